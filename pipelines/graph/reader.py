@@ -39,7 +39,7 @@ STATUS_TIMEOUT_MS = 30_000
 started on a busy machine takes many seconds to plan the first of them."""
 
 # Vectors and the text that full-text search reads stay in the graph.
-_HIDDEN = frozenset({"text"})
+HIDDEN = frozenset({"text"})
 
 
 class GraphNode(NamedTuple):
@@ -75,7 +75,7 @@ class DeadLetter(NamedTuple):
 
 def _shown(row: NodeRow) -> tuple[Property, ...]:
     return tuple(
-        prop for prop in row.properties if prop.kind is not Kind.VECTOR and prop.name not in _HIDDEN
+        prop for prop in row.properties if prop.kind is not Kind.VECTOR and prop.name not in HIDDEN
     )
 
 

@@ -129,7 +129,7 @@ class GraphServer:
         elif name == STREAM:
             _stream(client, self._graph.stream(*given, **named))
         elif name in QUESTIONS:
-            _say(client, self._graph, name, given, named)
+            _say(client, self._graph, (name, given, named))
         else:
             raise ValueError(name)
 
@@ -148,7 +148,7 @@ class GraphServer:
                         _stream(client, transaction.stream(*given, **named))
                     elif name in WRITES or name in QUESTIONS:
                         on = transaction if hasattr(transaction, name) else self._graph
-                        _say(client, on, name, given, named)
+                        _say(client, on, (name, given, named))
                     else:
                         raise ValueError(name)
         except _TakenBack:
@@ -164,8 +164,9 @@ def _asked(client: Connection, timeout_s: float) -> tuple[str, Any, Any]:
     return str(name), given, named
 
 
-def _say(client: Connection, on: Graph | Transaction, name: str, given: Any, named: Any) -> None:
+def _say(client: Connection, on: Graph | Transaction, question: tuple[str, Any, Any]) -> None:
     """Answer one question; what it says of the transaction goes with the answer."""
+    name, given, named = question
     try:
         answer = getattr(on, name)(*given, **named)
     except Exception as error:  # noqa: BLE001  it is the client's
@@ -180,8 +181,8 @@ def _facts(on: Any) -> tuple[bool, int, bool] | tuple[()]:
     return on.advanced, on.dead_letters, on.has_tombstones
 
 
-def _stream(client: Connection, found: Iterator[Any]) -> None:
-    while some := list(islice(found, STREAMED)):
+def _stream(client: Connection, items: Iterator[Any]) -> None:
+    while some := list(islice(items, STREAMED)):
         _tell(client, MORE, some)
     _tell(client, ANSWER, None)
 

@@ -168,15 +168,15 @@ _SEQUENCES: Final[Mapping[str, Callable[[Any], Any]]] = {
 def _unpacked(value: Any) -> Any:
     if not isinstance(value, list):
         return value
-    name, *rest = value
+    name, *parts = value
     if name in _SEQUENCES:
-        return _SEQUENCES[name](map(_unpacked, rest))
+        return _SEQUENCES[name](map(_unpacked, parts))
     if name == "dict":
-        return {_unpacked(key): _unpacked(one) for key, one in rest}
+        return {_unpacked(key): _unpacked(one) for key, one in parts}
     if name in _TUPLES:
-        return _TUPLES[name](*map(_unpacked, rest))
+        return _TUPLES[name](*map(_unpacked, parts))
     if name in _RECORDS:
-        return _RECORDS[name](**{field: _unpacked(one) for field, one in rest[0].items()})
+        return _RECORDS[name](**{field: _unpacked(one) for field, one in parts[0].items()})
     if name == "array":
-        return numpy.frombuffer(base64.b85decode(rest[1]), dtype=numpy.dtype(rest[0]))
-    return _PLAIN[name](*rest)
+        return numpy.frombuffer(base64.b85decode(parts[1]), dtype=numpy.dtype(parts[0]))
+    return _PLAIN[name](*parts)

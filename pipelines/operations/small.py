@@ -30,7 +30,7 @@ from projections.errors import RecollectError
 
 logger = structlog.get_logger(__name__)
 
-_LOOK_EVERY_S: Final = 1.0
+_TARGETS_EVERY_S: Final = 1.0
 
 
 def run_small(settings: Settings) -> None:
@@ -79,7 +79,7 @@ def _folded(services: Services) -> Iterator[None]:
                 _settle(services, works)
             except RecollectError as error:
                 logger.info("targets are looked for later", reason=str(error))
-            stop.wait(_LOOK_EVERY_S)
+            stop.wait(_TARGETS_EVERY_S)
 
     _settle(services, works)
     thread = threading.Thread(target=look, name="targets", daemon=True)

@@ -219,13 +219,13 @@ class _Folding:
             self._live = self._work.runner(self.stage, decides=True)
             self._before = self._work.runner(self.stage, decides=False)
         seqs = self._work.graph_seqs
-        found = False
+        was_behind = False
         for partition, tail in enumerate(services.ledger.tails()):
             seq = seqs.get((self.stage.name, partition), 0)
             if seq < tail.seq and not self._work.stopped:
-                found = True
+                was_behind = True
                 self._fold_some(partition, seq, tail)
-        return found
+        return was_behind
 
     def _fold_some(self, partition: int, seq: int, tail: Tail) -> None:
         settings, stage = self._work.services.settings, self.stage

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import cast
 
 import numpy
 import pytest
@@ -62,7 +63,8 @@ def placeholder(own_id: str) -> Operations:
 
 
 def events(graph: Graph) -> list[str]:
-    return [node.key[1] for node in graph.stream(EVENT.label)]
+    found = cast(Iterator[FoundNode], graph.stream(EVENT.label))
+    return [node.key[1] for node in found]
 
 
 def connected(path: Path) -> socket.socket:

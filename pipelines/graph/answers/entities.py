@@ -34,8 +34,8 @@ def _is_typed(seen: Seen, node: FoundNode) -> bool:
 
 
 def _listed(seen: Seen) -> list[Row]:
-    found = _named(seen, after=(seen.given["name"], seen.given["id"]))
-    shown = (n for n in found if _is_typed(seen, n) and seen.visible(ENTITY, n))
+    candidates = _named(seen, after=(seen.given["name"], seen.given["id"]))
+    shown = (n for n in candidates if _is_typed(seen, n) and seen.visible(ENTITY, n))
     return [
         seen.entity(node) | {"canonical_name": node.values["canonical_name"]}
         for node in islice(shown, seen.given["limit"])
@@ -95,13 +95,20 @@ def _shown(row: NodeRow, nodes: list[FoundNode]) -> list[Row]:
 
 def _summaries_in(seen: Seen) -> list[Row]:
     wanted = seen.given["kind"], seen.given["scope_id"]
-    found = [
+    candidates = [
         node
         for node in seen.summaries_of(seen.given["session_id"])
         if (node.values["scope"], node.values["scope_id"]) == wanted
     ]
-    found.sort(key=lambda n: (len(n.values["user_ids"] or ()), n.values["user_ids"] or (), n.key))
-    return _shown(SUMMARY, found[: asked.MAX_PARTS])
+    candidates.sort(
+        key=lambda n: (len(n.values["user_ids"] or ()), n.values["user_ids"] or (), n.key)
+    )
+    return _shown(SUMMARY, candidates[: asked.MAX_PARTS])
+
+
+def _by_users(node: FoundNode) -> tuple[Any, ...]:
+    users = node.values["user_ids"] or ()
+    return len(users), users, node.key
 
 
 def _made_from(seen: Seen) -> list[FoundNode]:
@@ -115,10 +122,10 @@ def _below(seen: Seen) -> list[Row]:
         return (node.values["time_range"] or (0,))[0], node.key[1]
 
     after = seen.given["began"], seen.given["after"]
-    found = [
+    candidates = [
         node for node in _made_from(seen) if place(node) > after and seen.visible(SUMMARY, node)
     ]
-    return _shown(SUMMARY, sorted(found, key=place)[: seen.given["limit"]])
+    return _shown(SUMMARY, sorted(candidates, key=place)[: seen.given["limit"]])
 
 
 def _links(seen: Seen) -> list[Row]:
@@ -173,15 +180,15 @@ def _members(seen: Seen) -> list[Row]:
 def _withheld(seen: Seen, row: NodeRow, nodes: Iterator[FoundNode]) -> list[Row]:
     """How many of the first MAX_COUNTED nodes are there, and kept from the viewer."""
     looked_at = islice(nodes, asked.MAX_COUNTED)
-    kept = [node for node in looked_at if seen.stands(row, node) and not seen.allowed(row, node)]
-    return [{"withheld": len(kept)}]
+    hidden = [node for node in looked_at if seen.stands(row, node) and not seen.allowed(row, node)]
+    return [{"withheld": len(hidden)}]
 
 
 def _withheld_entities(seen: Seen) -> list[Row]:
     last = seen.given["last"]
     bounds = {} if last is None else {"most": {"canonical_name": last}}
-    found = _named(seen, after=(seen.given["name"], seen.given["id"]), **bounds)
-    return _withheld(seen, ENTITY, (node for node in found if _is_typed(seen, node)))
+    candidates = _named(seen, after=(seen.given["name"], seen.given["id"]), **bounds)
+    return _withheld(seen, ENTITY, (node for node in candidates if _is_typed(seen, node)))
 
 
 def _withheld_below(seen: Seen) -> list[Row]:

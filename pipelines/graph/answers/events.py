@@ -55,13 +55,13 @@ def _passed_over(
 
 def _neighbours(seen: Seen, row: EdgeRow, *, forward: bool) -> list[Row]:
     gone = set(seen.given["seen"])
-    found = {
+    by_key = {
         node.key: node
         for start in seen.events(seen.given["ids"])
         for node in _passed_over(seen, start.key[1], row, forward=forward)
         if node.key[1] not in gone and seen.visible(EVENT, node)
     }
-    nodes = sorted(found.values(), key=newest_first)[: seen.given["limit"]]
+    nodes = sorted(by_key.values(), key=newest_first)[: seen.given["limit"]]
     return [{"node": columns(EVENT, node)} for node in nodes]
 
 
@@ -91,13 +91,13 @@ def _around(seen: Seen, ids: Iterable[str], row: EdgeRow) -> list[FoundNode]:
 
 
 def _beside(seen: Seen, row: EdgeRow) -> list[Row]:
-    found = {node.key: node for node in _around(seen, seen.given["ids"], row)}
-    kept = [
+    by_key = {node.key: node for node in _around(seen, seen.given["ids"], row)}
+    hidden = [
         node
-        for node in islice(found.values(), MAX_SCANNED)
+        for node in islice(by_key.values(), MAX_SCANNED)
         if seen.stands(EVENT, node) and not seen.of_viewer(node.values)
     ]
-    return [{"withheld": len(kept)}]
+    return [{"withheld": len(hidden)}]
 
 
 def _surroundings(seen: Seen) -> list[Row]:

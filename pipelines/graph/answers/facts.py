@@ -1,7 +1,7 @@
 """Answers to the questions of `reads.facts`.
 
-Names are found by the words that they begin with, in no order that means anything: what is asked in
-words is answered from columns, and these questions by whoever looks at the graph itself.
+Names are matched by the words that they begin with, and ordered simply: what is asked in words is
+answered from columns, and this by whoever looks at the graph itself.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from projections.schema import ENTITY, REFERENCES, RELATES_TO, SAME_AS
 def _by_name(seen: Seen) -> list[FoundNode]:
     """Entities with one of the canonical names, by id."""
     rows = [(seen.tenant, name) for name in seen.given["names"]]
-    found = seen.graph.find(ENTITY.label, ("tenant", "canonical_name"), rows)
-    ids = sorted({node.key[1] for nodes in found.values() for node in nodes})
+    matches = seen.graph.find(ENTITY.label, ("tenant", "canonical_name"), rows)
+    ids = sorted({node.key[1] for nodes in matches.values() for node in nodes})
     return seen.nodes(ENTITY, ids)
 
 
@@ -40,7 +40,7 @@ def _by_text(seen: Seen) -> list[tuple[float, FoundNode]]:
         score = sum(_likeness(word, held) for word in words) / (1 + len(held))
         if score:
             scored.append((score, node))
-    scored.sort(key=lambda one: (-one[0], one[1].key))
+    scored.sort(key=lambda match: (-match[0], match[1].key))
     return scored[: seen.given["fetched"]]
 
 
@@ -117,7 +117,7 @@ def _mentioned(seen: Seen) -> list[Row]:
 
 def _facts_of(seen: Seen) -> list[Row]:
     types = seen.given["edge_types"]
-    found: dict[tuple[Any, ...], FoundEdge] = {}
+    matches: dict[tuple[Any, ...], FoundEdge] = {}
     for own_id in seen.given["ids"]:
         counting = [
             edge
@@ -127,8 +127,8 @@ def _facts_of(seen: Seen) -> list[Row]:
             and seen.fact_visible(edge)
         ]
         counting.sort(key=_most_trusted)
-        found |= {_fact_key(edge): edge for edge in counting[: seen.given["per_entity"]]}
-    return _facts(seen, found.values())
+        matches |= {_fact_key(edge): edge for edge in counting[: seen.given["per_entity"]]}
+    return _facts(seen, matches.values())
 
 
 def _most_trusted(edge: FoundEdge) -> tuple[Any, ...]:
@@ -187,7 +187,7 @@ def _place(edge: FoundEdge) -> str:
 
 
 def _facts_between(seen: Seen) -> list[Row]:
-    found = [
+    matches = [
         edge
         for source, target, events in seen.given["ends"]
         for edge in seen.edges(RELATES_TO, [source])
@@ -195,17 +195,17 @@ def _facts_between(seen: Seen) -> list[Row]:
         and edge.values["event_id"] in events
         and seen.fact_visible(edge)
     ]
-    return _facts(seen, found)
+    return _facts(seen, matches)
 
 
 def _withheld_names(seen: Seen) -> list[Row]:
     nodes = {node.key: node for node in (*(node for _, node in _by_text(seen)), *_by_name(seen))}
-    kept = [
+    hidden = [
         node
         for node in nodes.values()
         if seen.stands(ENTITY, node) and not seen.allowed(ENTITY, node)
     ]
-    return [{"withheld": len(kept)}]
+    return [{"withheld": len(hidden)}]
 
 
 def _withheld_facts(seen: Seen) -> list[Row]:
@@ -214,8 +214,8 @@ def _withheld_facts(seen: Seen) -> list[Row]:
 
 
 def _sessions(seen: Seen) -> list[Row]:
-    found = dict.fromkeys(node.values["session_id"] for node in seen.events(seen.given["ids"]))
-    return [{"session_id": session_id} for session_id in found if session_id is not None]
+    matches = dict.fromkeys(node.values["session_id"] for node in seen.events(seen.given["ids"]))
+    return [{"session_id": session_id} for session_id in matches if session_id is not None]
 
 
 def _cosines(seen: Seen) -> list[Row]:

@@ -71,12 +71,12 @@ class PortRead(GraphRead):
     ) -> list[DeadLetter]:
         """See `GraphRead`."""
         self._deadline.remaining_s()
-        letters = (
+        every = (
             DeadLetter._make(values.get(name) for name in DeadLetter._fields)
             for values in self._graph.dead_letters(stage, partition)
         )
-        found = [one for one in letters if seq in (None, one.seq) and tenant in (None, one.tenant)]
-        return found[skip : skip + limit]
+        letters = [one for one in every if seq in (None, one.seq) and tenant in (None, one.tenant)]
+        return letters[skip : skip + limit]
 
     def dead_letter_counts(self) -> dict[str, int]:
         """See `GraphRead`."""

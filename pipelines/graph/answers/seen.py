@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from pipelines.graph.port import Reads, pages
+from pipelines.graph.reader import HIDDEN
 from pipelines.graph.rows import End, FoundEdge, FoundNode
 from projections.identity import Position
 from projections.operations import Key
@@ -31,9 +32,8 @@ Row = Mapping[str, Any]
 """One of an answer."""
 PAGE: Final = 500
 """Nodes that are read at once where it is not known how many will do."""
-_AT_ONCE: Final = 200
+_MENTIONS_AT_ONCE: Final = 200
 """Events among which one is looked for that the viewer sees."""
-_HIDDEN: Final = frozenset({"text"})
 
 _NAMES: Final = {
     row.label: tuple(prop.name for prop in row.properties if prop.kind is not Kind.VECTOR)
@@ -76,8 +76,8 @@ class Seen:
     def nodes(self, row: NodeRow, ids: Iterable[str]) -> list[FoundNode]:
         """Nodes of the tenant by their own ids, each once, in the order of the ids."""
         keys = [(self.tenant, own_id) for own_id in dict.fromkeys(ids)]
-        found = self.graph.nodes(row.label, keys, _NAMES[row.label])
-        return [found[key] for key in keys if key in found]
+        stored = self.graph.nodes(row.label, keys, _NAMES[row.label])
+        return [stored[key] for key in keys if key in stored]
 
     def visible_nodes(self, row: NodeRow, ids: Iterable[str]) -> list[FoundNode]:
         """Those of them that the viewer sees."""
@@ -114,10 +114,10 @@ class Seen:
             label: of the target, where it is not the row's.
         """
         ends = [(self.tenant, own_id) for own_id in dict.fromkeys(ids)]
-        found = self.graph.edges(row.type, ends, _EDGE_NAMES[row.type], by=by, label=label)
+        stored = self.graph.edges(row.type, ends, _EDGE_NAMES[row.type], by=by, label=label)
         edges: dict[tuple[Any, ...], FoundEdge] = {}
         for end in ends:
-            for edge in found.get(end, ()):
+            for edge in stored.get(end, ()):
                 if edge.source[0] == edge.target[0] == self.tenant:
                     values = tuple(edge.values[name] for name in row.key)
                     edges.setdefault((edge.source, edge.target, *values), edge)
@@ -189,8 +189,8 @@ class Seen:
 
     def _is_mentioned(self, entity_id: str) -> bool:
         ids = [edge.source[1] for edge in self.edges(REFERENCES, [entity_id], by=End.TARGET)]
-        starts = range(0, len(ids), _AT_ONCE)
-        return any(self.events(ids[first : first + _AT_ONCE]) for first in starts)
+        starts = range(0, len(ids), _MENTIONS_AT_ONCE)
+        return any(self.events(ids[first : first + _MENTIONS_AT_ONCE]) for first in starts)
 
     # -- what is shown -------------------------------------------------------------------------
 
@@ -227,7 +227,7 @@ class Seen:
         for edge in self.edges(REFERENCES, ids):
             if edge.target[1] == entity_id:
                 names[edge.source[1]] = max(
-                    (names.get(edge.source[1]), edge.values["name"]), key=lambda one: one or ""
+                    (names.get(edge.source[1]), edge.values["name"]), key=lambda name: name or ""
                 )
         shown = ("global_position", "occurred_at", "session_id", "agent_id", "trace_id")
         return [
@@ -238,13 +238,13 @@ class Seen:
 
     def summaries_of(self, session_id: str) -> Iterator[FoundNode]:
         """The summaries of a session that the viewer sees, of whichever scope, by id."""
-        found = self.paged(SUMMARY, SUMMARY.indexes[0], (session_id,))
-        return (node for node in found if self.visible(SUMMARY, node))
+        summaries = self.paged(SUMMARY, SUMMARY.indexes[0], (session_id,))
+        return (node for node in summaries if self.visible(SUMMARY, node))
 
 
 def columns(row: NodeRow, node: FoundNode) -> dict[str, Any]:
     """What a reader may see of a node, as `reader.node_columns`."""
-    names = (name for name in _NAMES[row.label] if name not in _HIDDEN)
+    names = (name for name in _NAMES[row.label] if name not in HIDDEN)
     return {row.key[1]: node.key[1]} | {name: plain(node.values[name]) for name in names}
 
 

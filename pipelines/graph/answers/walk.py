@@ -24,12 +24,12 @@ from projections.schema import (
 
 
 def _nodes(seen: Seen) -> list[Row]:
-    found = [
+    rows = [
         [row.label, seen.entity_node(node) if row is ENTITY else columns(row, node)]
         for row in RETRIEVED
         for node in seen.visible_nodes(row, seen.given[f"{row.label.lower()}_ids"])
     ]
-    return [{"rows": found}]
+    return [{"rows": rows}]
 
 
 _SHOWN: Final[Mapping[str, Callable[[Seen, FoundEdge], bool]]] = {
@@ -44,7 +44,7 @@ def _is_shown(seen: Seen, edge: FoundEdge, type_: str) -> bool:
 
 def _edges_between(seen: Seen) -> list[Row]:
     among = seen.given["among"]
-    found = []
+    rows = []
     for row in EDGES.values():
         ids = seen.given[f"{row.source.lower()}_ids"]
         for label in filter(None, (row.target, row.other_target)):
@@ -52,16 +52,16 @@ def _edges_between(seen: Seen) -> list[Row]:
                 target = wire_id(label, edge.target[1])
                 if target in among and _is_shown(seen, edge, row.type):
                     source = wire_id(row.source, edge.source[1])
-                    found.append([row.type, source, target, properties(edge)])
-    return [{"rows": sorted(found, key=lambda one: one[:3])}]
+                    rows.append([row.type, source, target, properties(edge)])
+    return [{"rows": sorted(rows, key=lambda row: row[:3])}]
 
 
 def _story(seen: Seen) -> list[Row]:
     bounds = {"occurred_at": seen.given["first_ms"]}, {"occurred_at": seen.given["last_ms"]}
-    found = seen.paged(
+    events = seen.paged(
         EVENT, EVENT.indexes[0], (seen.given["session_id"],), least=bounds[0], most=bounds[1]
     )
-    shown = (node for node in found if seen.visible(EVENT, node))
+    shown = (node for node in events if seen.visible(EVENT, node))
     return [event_row(node) for node in islice(shown, seen.given["limit"])]
 
 
@@ -70,7 +70,7 @@ def _causes(seen: Seen) -> list[Row]:
     edges = seen.edges(CAUSED_BY, effects)
     causes = {node.key: node for node in seen.events(edge.target[1] for edge in edges)}
     rows = [(edge, causes[edge.target]) for edge in edges if edge.target in causes]
-    rows.sort(key=lambda one: (one[0].source[1], -one[1].values["occurred_at"], one[1].key[1]))
+    rows.sort(key=lambda row: (row[0].source[1], -row[1].values["occurred_at"], row[1].key[1]))
     return [
         {"effect": edge.source[1], "properties": properties(edge)} | event_row(node)
         for edge, node in rows[: seen.given["limit"]]
@@ -93,7 +93,7 @@ def _linked_causes(seen: Seen) -> list[Row]:
                 }
                 place = (effect.key[1], -(values["score"] or 0.0), node.key[1])
                 rows[*place, values["event_id"], tuple(told["evidence"])] = told | event_row(node)
-    best = sorted(rows, key=lambda one: one[:3])[: seen.given["limit"]]
+    best = sorted(rows, key=lambda place: place[:3])[: seen.given["limit"]]
     return [rows[place] for place in best]
 
 
@@ -108,13 +108,13 @@ def _links(seen: Seen, session_id: str | None, reason: str) -> list[FoundEdge]:
 
 
 def _gists(seen: Seen) -> list[Row]:
-    found = [
+    rows = [
         {"summary_id": node.key[1], "session_id": session_id, "gist": node.values["gist"]}
         for session_id in sorted(set(seen.given["session_ids"]))
         for node in seen.summaries_of(session_id)
         if node.values["scope"] == "episode" and '"lessons":' in (node.values["gist"] or "")
     ]
-    return list(found[: seen.given["limit"]])
+    return list(rows[: seen.given["limit"]])
 
 
 def _alike(seen: Seen) -> list[Row]:
@@ -127,7 +127,7 @@ def _alike(seen: Seen) -> list[Row]:
     for edge in edges:
         session_id = sessions[edge.target]
         scores[session_id] = max(scores.get(session_id, 0.0), edge.values["score"])
-    best = sorted(scores.items(), key=lambda one: (-one[1], one[0]))[: asked.MAX_LINKED]
+    best = sorted(scores.items(), key=lambda scored: (-scored[1], scored[0]))[: asked.MAX_LINKED]
     return [{"session_id": session_id, "score": score} for session_id, score in best]
 
 
