@@ -19,13 +19,15 @@ from pipelines.columns.follower import SWITCH_S
 from pipelines.graph.held import SMALL_URI, graph_socket, held
 from pipelines.graph.memory import MemoryGraph
 from pipelines.graph.served import GraphServer
+from pipelines.local.shared_server import end_broken
 from pipelines.models.loaded import require_models
 from pipelines.observe import logs
 from pipelines.operations.api import serve_api
 from pipelines.work.edition import require_edition
 from pipelines.work.services import Services
 from pipelines.work.settings import Settings
-from pipelines.work.stages_here import StagesHere
+from pipelines.work.stages import STAGES
+from pipelines.work.stages_here import LOOK, StagesHere
 from projections.errors import RecollectError
 
 logger = structlog.get_logger(__name__)
@@ -42,6 +44,7 @@ def run_small(settings: Settings) -> None:
         LedgerUnavailable: Redis is away.
     """
     require_models(settings)
+    threading.excepthook = _end_unless_client
     # Questions must not wait 5 ms, as is usual, whenever something is being folded.
     sys.setswitchinterval(SWITCH_S)
     logs.configure_logging(settings)
@@ -52,6 +55,13 @@ def run_small(settings: Settings) -> None:
         threading.Thread(target=services.models.load, name="load-models", daemon=True).start()
         with _graph_served(settings), _folded(services):
             serve_api(alone)
+
+
+def _end_unless_client(problem: threading.ExceptHookArgs) -> None:
+    """A stage that broke would stand still unseen: the process ends, and is started again."""
+    if problem.thread is not None and problem.thread.name in {*STAGES, LOOK}:
+        end_broken(problem)
+    threading.__excepthook__(problem)
 
 
 @contextmanager

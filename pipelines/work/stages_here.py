@@ -29,6 +29,8 @@ logger = structlog.get_logger(__name__)
 
 DECIDED: Final = "decided"
 """Report of how far the stages of a target in memory have decided, by STAGE/PARTITION."""
+LOOK: Final = "look"
+"""Name of the thread that looks at the others; theirs are those of the stages."""
 _POLL_S: Final = 0.05
 _AGAIN_S: Final = 1.0
 """After an error, before the next try."""
@@ -58,7 +60,7 @@ class StagesHere:
             threading.Thread(target=self._repeat, args=(work,), name=name, daemon=True)
             for name, work in works
         ]
-        self._threads.append(threading.Thread(target=self._look, name="look", daemon=True))
+        self._threads.append(threading.Thread(target=self._look, name=LOOK, daemon=True))
 
     def start(self) -> None:
         """Begin; a graph in memory is not whole before it has what the ledger holds now.
@@ -100,11 +102,11 @@ class StagesHere:
         """Note how far it is, and begin passes that are due."""
         decider: Decider | None = None
         looks_at_s = 0.0
-        while not self._stop.wait(_NOTE_EVERY_S):
+        while not self._stop.wait(_NOTE_EVERY_S if self.is_whole else _POLL_S):
             try:
                 if self._is_fresh:
                     self._settle()
-                if self._is_fresh and not self._is_whole.is_set():
+                if not self.is_whole:
                     continue
                 if decider is None:
                     decider = Decider(self._services.settings, self._target.name)
