@@ -20,6 +20,7 @@ from pipelines.local.data_folder import read_holder, read_state
 from pipelines.local.processes import free_port, is_alive
 from pipelines.local.python_process import python_command
 from pipelines.work.settings import Settings
+from pipelines.work.stages import STAGES
 from projections.operations import Operations, RemoveNode
 from projections.schema import EVENT
 from tests.waiting import wait_until
@@ -130,15 +131,16 @@ def without_meta(answer: Any) -> Any:
 
 
 def heads(answers: Mapping[str, Any]) -> dict[str, Any]:
-    """Of answers to questions what they say, and the ten best events.
+    """Answers, but of those to questions what they say, and the ten best events.
 
     Further down, of edges that are as good, columns follow those that they read first: by key what
     they loaded, and by time what they were told.
     """
     return {
         name: [answer["answer"], [node["node_id"] for node in answer["nodes"][:10]]]
-        for name, answer in answers.items()
         if name.startswith("subgraph")
+        else answer
+        for name, answer in answers.items()
     }
 
 
@@ -183,7 +185,7 @@ def verified(small: Small, *words: str) -> dict[str, str]:
     """Digests of all stages, of a graph that is what the ledger says."""
     report = small.run("verify", *words)
     assert report["ok"], report
-    return {name: stage["digest"] for name, stage in report["stages"].items()}
+    return {name: stage["digest"] for name, stage in report["stages"].items() if name in STAGES}
 
 
 def test_no_java_runs_and_one_process_does_all(small: Small) -> None:
@@ -239,7 +241,7 @@ def test_it_moves_up_to_a_neo4j_that_answers_alike(small: Small, neo4j_url: str)
     assert report["switched"]
     assert {name: one["digest"] for name, one in report["stages"].items()} == digests
     wait_until(lambda: small.ready_target() == "blue", "Neo4j answers", SOON_S)
-    assert_alike(small.answers(), before)
+    assert_alike(heads(small.answers()), heads(before))
     later = {**json.loads(INCIDENT.read_text(encoding="utf-8").splitlines()[0])}
     later |= {"event_id": "019cb8a0-0088-7000-8000-0000000000ff", "session_id": "later"}
     later.pop("parent_event_id", None)
