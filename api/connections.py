@@ -12,8 +12,13 @@ from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
 from pipelines.columns.client import ColumnsClient
+from pipelines.columns.door import ColumnsDoor
+from pipelines.columns.here import local_columns
+from pipelines.graph.answers.reader import PortReader
 from pipelines.graph.client import connect_neo4j
-from pipelines.graph.reader import GraphReader
+from pipelines.graph.held import is_in_memory, require_whole
+from pipelines.graph.reader import GraphReader, Neo4jReader
+from pipelines.graph.remote import memory_graph
 from pipelines.ledger.connect import connect_redis
 from pipelines.ledger.ledger import BesideRedis, Ledger
 from pipelines.ledger.registry import Holds, Reports, Target, Targets
@@ -31,22 +36,30 @@ class OpenGraph(NamedTuple):
     """A graph that is read from: what is shown by its reader, what is found by its columns."""
 
     reader: GraphReader
-    columns: ColumnsClient
+    columns: ColumnsDoor
 
 
 class _Graph:
     """A graph in use by some requests; closed when it is retired and the last one is done."""
 
-    def __init__(self, target: Target, driver: GraphDriver, columns: ColumnsClient) -> None:
+    def __init__(self, target: Target, settings: Settings) -> None:
         self.target = target
-        self.driver = driver
-        self.open = OpenGraph(GraphReader(driver, target.database), columns)
+        self._driver: GraphDriver | None = None
+        if is_in_memory(target.uri):
+            graph = memory_graph(target.uri, settings)
+            columns = local_columns(target.uri, graph, settings)
+            self.open = OpenGraph(PortReader(graph), columns)
+        else:
+            self._driver = connect_neo4j(target.uri, settings)
+            client = ColumnsClient(target.uri, target.database, settings)
+            self.open = OpenGraph(Neo4jReader(self._driver, target.database), client)
         self.users = 0
         self.retired = False
 
     def close(self) -> None:
         """Hang up."""
-        self.driver.close()
+        if self._driver is not None:
+            self._driver.close()
         self.open.columns.close()
 
 
@@ -78,7 +91,7 @@ class ActiveGraph:
             return False
         if coming is None or _place(coming.target) != _place(target):
             self._retire(coming)
-            coming = self._coming = self._opened(target)
+            coming = self._coming = _Graph(target, self._settings)
         if current is not None and not coming.open.columns.state().is_loaded:
             return False
         with self._lock:
@@ -86,22 +99,18 @@ class ActiveGraph:
         self._retire(current)
         return True
 
-    def _opened(self, target: Target) -> _Graph:
-        driver = connect_neo4j(target.uri, self._settings)
-        columns = ColumnsClient(target.uri, target.database, self._settings)
-        return _Graph(target, driver, columns)
-
     @contextmanager
     def opened(self) -> Iterator[OpenGraph]:
         """The active target's graph, kept open until the block ends.
 
         Raises:
-            GraphUnavailable: no target is known yet.
+            GraphUnavailable: no target is known yet, or it is still folded from the ledger.
         """
         with self._lock:
             graph = self._current
             if graph is None:
                 raise GraphUnavailable(reason="no active target is known yet")
+            require_whole(graph.target.uri)
             graph.users += 1
         try:
             yield graph.open
@@ -228,8 +237,11 @@ class Connections:
             targets[target.name] = target
         checkpoints = {}
         for target in targets.values():
+            if is_in_memory(target.uri):
+                checkpoints[target.name] = memory_graph(target.uri, self._settings).checkpoints()
+                continue
             with connect_neo4j(target.uri, self._settings) as driver:
-                checkpoints[target.name] = GraphReader(driver, target.database).checkpoints()
+                checkpoints[target.name] = Neo4jReader(driver, target.database).checkpoints()
         return checkpoints
 
     def close(self) -> None:

@@ -30,7 +30,7 @@ from api.stream_slots import StreamSlots
 from api.watcher import Watch
 from consolidation.forgetting_payloads import FactKey
 from enrichment.payloads import offered_event
-from pipelines.columns.client import ColumnsClient
+from pipelines.columns.door import ColumnsDoor
 from pipelines.columns.reads import ColumnReads
 from pipelines.graph.reader import GraphRead, GraphReader
 from pipelines.graph.reads.scope import Scope
@@ -332,7 +332,7 @@ class ReadContext(Generic[Q]):
         """Of the deployment."""
         return self.services.settings
 
-    def columns(self, columns: ColumnsClient, timeout_ms: int | None = None) -> ColumnReads:
+    def columns(self, columns: ColumnsDoor, timeout_ms: int | None = None) -> ColumnReads:
         """The caller's questions to the columns, which know what was committed before the request.
 
         Args:

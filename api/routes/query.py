@@ -43,7 +43,7 @@ from api.retrieval.recall import (
 from api.schemas import AtlasResponse, Bound
 from api.services import ReadContext, begin_read
 from enrichment.vocabulary import EdgeType
-from pipelines.columns.client import ColumnsClient
+from pipelines.columns.door import ColumnsDoor
 from pipelines.graph.reader import GraphRead, GraphReader
 from pipelines.graph.reads.facts import FactReads
 from pipelines.graph.rows import ENTITY_PREFIX
@@ -373,7 +373,7 @@ class _Recalling:
             edge_types=_edge_types(query),
         )
 
-    def _seeds(self, columns: ColumnsClient, recall: Recall) -> RecallSeeds:
+    def _seeds(self, columns: ColumnsDoor, recall: Recall) -> RecallSeeds:
         reads = self._context.columns(columns)
         seeds = seeds_of(reads, recall, self._context.seed_rules(), self._embedded)
         return seeds._replace(seeds=seeds.seeds[:NARRATIVE_ANCHORS]) if self._as_text else seeds

@@ -76,7 +76,16 @@ COMMANDS: dict[str, Listed] = {
         "Stop what `recollect up --detach` started on this data folder. The data stays.",
     ),
     "hold-processes": Listed(
-        "services", RUNNING, "Hold workers and the API; `up --detach --all` starts this.", True
+        "holding",
+        RUNNING,
+        "Hold workers and the API; `up --detach` with --all or --small starts this.",
+        True,
+    ),
+    "hold-graph": Listed(
+        "holding",
+        RUNNING,
+        "Hold the graph in memory, fold into it and serve the API; `up --small` starts this.",
+        True,
     ),
     "worker": Listed(
         "workers", RUNNING, "Run a worker of a stage until it is told to stop (SIGTERM, Ctrl-C)."

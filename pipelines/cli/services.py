@@ -15,8 +15,10 @@ from pipelines.cli.outcome import OK
 from pipelines.local import services as supervised
 from pipelines.local import workers
 from pipelines.local.data_folder import LocalState, read_state
+from pipelines.work.edition import require_edition
 from pipelines.work.services import Services
 from pipelines.work.settings import Settings
+from projections.errors import OperationFailed
 
 app = typer.Typer()
 targets = typer.Typer(
@@ -38,6 +40,14 @@ def up(
     everything: Annotated[
         bool, typer.Option("--all", help="start a worker of each stage and the API, too")
     ] = False,
+    small: Annotated[
+        bool,
+        typer.Option(
+            "--small",
+            help="Valkey, and one process that holds the graph in memory and serves the API: no "
+            "Java, no Neo4j",
+        ),
+    ] = False,
 ) -> int:
     """Start Redis (Valkey) and Neo4j on this machine, without Docker or root.
 
@@ -49,18 +59,27 @@ def up(
     require_embedded(invocation)
     people = not invocation.json and sys.stderr.isatty()
     with ExitStack() as stack:
-        beside = Beside(invocation, stack, everything=everything, detach=detach)
+        beside = Beside(invocation, stack, everything=everything, small=small, detach=detach)
+        targets: list[str] | None = [] if small else None
+        if ran := read_state(data_dir) is not None:
+            beside.require_edition()
         if not detach:
             supervised.up(
                 data_dir,
                 False,
+                targets,
                 progress=people,
                 on_ledger=beside.start,
                 on_ready=beside.announce,
             )
             return OK
         with invocation.progress() as progress, progress.waiting("starting everything"):
-            state = supervised.up(data_dir, True, on_ledger=beside.start)
+            try:
+                state = supervised.up(data_dir, True, targets, on_ledger=beside.start)
+            except OperationFailed:
+                if not ran:  # the ledger is of another edition: nothing is left behind
+                    supervised.down(data_dir)
+                raise
             beside.announce(state)
     return OK
 
@@ -72,30 +91,53 @@ class Beside:
         invocation: of the command.
         stack: left when the services have stopped.
         everything: whether there is anything beside them.
+        small: whether that is one process, which holds the graph, too.
         detach: whether a holder of their own has them.
     """
 
     def __init__(
-        self, invocation: Invocation, stack: ExitStack, *, everything: bool, detach: bool
+        self,
+        invocation: Invocation,
+        stack: ExitStack,
+        *,
+        everything: bool,
+        small: bool,
+        detach: bool,
     ) -> None:
         self._invocation = invocation
         self._stack = stack
-        self._everything = everything
+        self._everything = everything or small
+        self._small = small
         self._detach = detach
         self._held: workers.Processes | workers.HolderStart | None = None
 
     def start(self, state: LocalState) -> None:
-        """The ledger answers: begin."""
+        """The ledger answers: begin.
+
+        Raises:
+            OperationFailed: it is of the other edition.
+        """
         follow_ports(self._invocation, state)
+        self.require_edition()
+        settings = fresh_settings(self._invocation)
         if not self._everything:
             return
         if self._detach:
-            self._held = workers.HolderStart(state.data_dir)
+            self._held = workers.HolderStart(state.data_dir, small=self._small)
             self._stack.push(self._end_unless_ready)
         else:
-            settings = fresh_settings(self._invocation)
-            self._held = self._stack.enter_context(workers.Processes(settings))
+            held = workers.Processes(settings, small=self._small)
+            self._held = self._stack.enter_context(held)
             workers.stop_before_services(self._held.stop)
+
+    def require_edition(self) -> None:
+        """See that the ledger that runs is of the edition that is asked for.
+
+        Raises:
+            OperationFailed: it is of the other one.
+        """
+        with Services(fresh_settings(self._invocation)) as services:
+            require_edition(services.targets, small=self._small)
 
     def _end_unless_ready(self, kind: object, *_: object) -> None:
         """The services did not start, or Ctrl-C: what was begun here has nothing to work on."""
@@ -136,13 +178,6 @@ def require_embedded(invocation: Invocation) -> None:
     """
     if invocation.redis or invocation.neo4j:
         raise typer.BadParameter("this starts services of its own", param_hint="--redis, --neo4j")
-
-
-@command(app, "hold-processes", example="recollect up --detach --all")
-def hold_processes(invocation: Invocation) -> int:
-    """Hold workers and the API; `up --detach --all` starts this."""
-    workers.hold(invocation.settings)
-    return OK
 
 
 @command(app, "down", example="recollect down --data ./memory")

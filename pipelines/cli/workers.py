@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from pydantic import SecretStr, ValidationError
 
+from pipelines.cli.holding import admin_key
 from pipelines.cli.invocation import STAGE_NAMES, Invocation, command, stage_named
 from pipelines.cli.outcome import OK
+from pipelines.graph.held import is_in_memory
 from pipelines.local.python_process import (
     at_first_priority,
     end_with_standard_input,
@@ -26,7 +27,6 @@ from pipelines.local.python_process import (
 from pipelines.local.supervision import Backoff
 from pipelines.local.workers import ARCHIVE, RECOLLECT
 from pipelines.operations.api import serve_api
-from pipelines.work.settings import ALL_TENANTS, ApiKey
 from pipelines.work.stages import load
 from projections.errors import ConfigurationError, LedgerUnavailable
 
@@ -157,19 +157,6 @@ def active_target(invocation: Invocation) -> str:
             pause.wait(1.0)
 
 
-def admin_key(path: Path) -> ApiKey:
-    """The key in a file.
-
-    Raises:
-        ConfigurationError: it is too short to be one.
-    """
-    secret = SecretStr(path.read_text(encoding="utf-8").strip())
-    try:
-        return ApiKey(name="file", key=secret, tenant=ALL_TENANTS, role="admin")
-    except ValidationError:
-        raise ConfigurationError(reason=f"{path}: a key of 16 characters or more") from None
-
-
 class TargetWorkers:
     """One child worker for each target beside the one that this process serves.
 
@@ -269,7 +256,13 @@ def workers_of_other_targets(
         if targets and served not in {target.name for target in targets} and not dropped.is_set():
             dropped.set()
             os.kill(os.getpid(), signal.SIGTERM)
-        return {t.name for t in targets if t.name != served and t.state != "building"}
+        return {
+            target.name
+            for target in targets
+            if target.name != served
+            and target.state != "building"
+            and not is_in_memory(target.uri)  # that is the business of who holds it
+        }
 
     def command_of(name: str) -> list[str]:
         options = ["--target", name, "--end-with-parent", *shared_options(invocation)]

@@ -1,4 +1,4 @@
-"""The read side of the graph: what the API and `recollect status` ask Neo4j.
+"""The read side of the graph: what the API and commands ask, and how Neo4j is asked.
 
 Every question about memory takes the tenant first and has it in the key of each pattern, so a
 reader cannot leave its tenant by accident. Placeholders (causes that have not come yet) are
@@ -8,6 +8,7 @@ invisible to all of them. Texts are made from `projections.schema` once; values 
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
@@ -38,7 +39,7 @@ STATUS_TIMEOUT_MS = 30_000
 started on a busy machine takes many seconds to plan the first of them."""
 
 # Vectors and the text that full-text search reads stay in the graph.
-_HIDDEN = frozenset({"text"})
+HIDDEN = frozenset({"text"})
 
 
 class GraphNode(NamedTuple):
@@ -74,7 +75,7 @@ class DeadLetter(NamedTuple):
 
 def _shown(row: NodeRow) -> tuple[Property, ...]:
     return tuple(
-        prop for prop in row.properties if prop.kind is not Kind.VECTOR and prop.name not in _HIDDEN
+        prop for prop in row.properties if prop.kind is not Kind.VECTOR and prop.name not in HIDDEN
     )
 
 
@@ -114,36 +115,84 @@ RETURN d.stage AS stage, count(d) AS number
 """
 
 
-class GraphRead:
-    """Questions of one read; made by `GraphReader.read`.
+class GraphRead(ABC):
+    """Questions of one read; made by `GraphReader.read`."""
+
+    @abstractmethod
+    def rows(self, text: str, **parameters: Any) -> list[Any]:
+        """The rows of one question, by name; for adapters that ask their own.
+
+        Raises:
+            QueryTimeout: the time was over before it could be asked.
+        """
+
+    @abstractmethod
+    def counts(self) -> Counts:
+        """How much there is of each kind; the store keeps these numbers."""
+
+    @abstractmethod
+    def checkpoints(self, stage: str | None = None) -> list[Checkpoint]:
+        """Checkpoints of one stage or of all, sorted by stage and partition."""
+
+    @abstractmethod
+    def dead_letters(
+        self,
+        stage: str | None = None,
+        *,
+        partition: int | None = None,
+        seq: int | None = None,
+        skip: int = 0,
+        limit: int = 100,
+        tenant: str | None = None,
+    ) -> list[DeadLetter]:
+        """Dead letters sorted by stage, partition and number; `tenant`: of that one alone."""
+
+    @abstractmethod
+    def dead_letter_counts(self) -> dict[str, int]:
+        """How many dead letters each stage has that nobody dropped; without any it is missing."""
+
+
+class Deadline:
+    """The time limit of one read."""
+
+    def __init__(self, timeout_ms: int) -> None:
+        self.timeout_ms = timeout_ms
+        self.until_s = time.monotonic() + timeout_ms / 1000
+
+    def remaining_s(self) -> float:
+        """What is left.
+
+        Raises:
+            QueryTimeout: nothing is.
+        """
+        remaining_s = self.until_s - time.monotonic()
+        if remaining_s <= 0:
+            raise QueryTimeout(timeout_ms=self.timeout_ms, reason="no time left")
+        return remaining_s
+
+
+class Neo4jRead(GraphRead):
+    """Questions that Neo4j answers.
 
     Each is a transaction of its own: Neo4j reads what is committed when it looks, so that one
     around several would see no more of a whole, and would cost two round trips more.
     """
 
-    def __init__(self, session: neo4j.Session, deadline_s: float, timeout_ms: int) -> None:
+    def __init__(self, session: neo4j.Session, deadline: Deadline) -> None:
         self._session = session
-        self._deadline_s = deadline_s
-        self._timeout_ms = timeout_ms
+        self._deadline = deadline
 
     def rows(self, text: str, **parameters: Any) -> list[neo4j.Record]:
-        """The rows of one question; for adapters that ask their own.
-
-        Raises:
-            QueryTimeout: the time was over before it could be asked.
-        """
+        """See `GraphRead`."""
         # The server ends a query at its limit, but looks only now and then: no new one is begun.
-        remaining_s = self._deadline_s - time.monotonic()
-        if remaining_s <= 0:
-            raise QueryTimeout(timeout_ms=self._timeout_ms, reason="no time left")
-        return limited_rows(self._session, text, parameters, remaining_s)
+        return limited_rows(self._session, text, parameters, self._deadline.remaining_s())
 
     def counts(self) -> Counts:
-        """How much there is of each kind, from the count store."""
+        """See `GraphRead`."""
         return counts_of(row["counted"] for row in self.rows(COUNTS))
 
     def checkpoints(self, stage: str | None = None) -> list[Checkpoint]:
-        """Checkpoints of one stage or of all, sorted by stage and partition."""
+        """See `GraphRead`."""
         return [
             Checkpoint(
                 **{
@@ -165,42 +214,37 @@ class GraphRead:
         limit: int = 100,
         tenant: str | None = None,
     ) -> list[DeadLetter]:
-        """Dead letters sorted by stage, partition and number; `tenant`: of that one alone."""
+        """See `GraphRead`."""
         place = {"stage": stage, "partition": partition, "seq": seq}
         rows = self.rows(_DEAD_LETTERS, **place, tenant=tenant, skip=skip, limit=limit)
         return [DeadLetter(*(row["node"][name] for name in DeadLetter._fields)) for row in rows]
 
     def dead_letter_counts(self) -> dict[str, int]:
-        """How many dead letters each stage has that nobody dropped; without any it is missing."""
+        """See `GraphRead`."""
         return {row["stage"]: row["number"] for row in self.rows(_DEAD_LETTER_COUNTS)}
 
 
-class GraphReader(GraphClient):
-    """Reads one database of one Neo4j; safe to share between threads."""
+class GraphReader(ABC):
+    """Reads one graph; safe to share between threads."""
 
+    @abstractmethod
     def read(self, work: Callable[[GraphRead], T], *, timeout_ms: int) -> T:
-        """Run `work`, whose questions the database ends after `timeout_ms` in all.
+        """Run `work`, whose questions end after `timeout_ms` in all.
 
-        `work` may run a second time when the connection was stale.
+        `work` may run a second time when a connection was stale.
 
         Raises:
             QueryTimeout: the time was over.
-            GraphUnavailable: Neo4j is away or asks to try again.
-            GraphRejected: Neo4j refused a query.
+            GraphUnavailable: the graph is away, or asks to try again.
+            GraphRejected: it refused a question.
         """
-        deadline_s = time.monotonic() + timeout_ms / 1000
-        return self.attempt(
-            lambda session, _: work(GraphRead(session, deadline_s, timeout_ms)),
-            deadline_s,
-            timeout_ms=timeout_ms,
-        )
 
     def checkpoints(self, stage: str | None = None) -> list[Checkpoint]:
         """Checkpoints of one stage or of all, sorted by stage and partition."""
         return self.read(lambda graph: graph.checkpoints(stage), timeout_ms=STATUS_TIMEOUT_MS)
 
     def counts(self) -> Counts:
-        """How much there is of each kind, from the count store."""
+        """How much there is of each kind; the store keeps these numbers."""
         return self.read(lambda graph: graph.counts(), timeout_ms=STATUS_TIMEOUT_MS)
 
     def dead_letters(
@@ -215,6 +259,19 @@ class GraphReader(GraphClient):
     def dead_letter_counts(self) -> dict[str, int]:
         """How many dead letters each stage has; a stage without any is missing."""
         return self.read(lambda graph: graph.dead_letter_counts(), timeout_ms=STATUS_TIMEOUT_MS)
+
+
+class Neo4jReader(GraphClient, GraphReader):
+    """Reads one database of one Neo4j, which ends what takes longer than its limit."""
+
+    def read(self, work: Callable[[GraphRead], T], *, timeout_ms: int) -> T:
+        """See `GraphReader`."""
+        deadline = Deadline(timeout_ms)
+        return self.attempt(
+            lambda session, _: work(Neo4jRead(session, deadline)),
+            deadline.until_s,
+            timeout_ms=timeout_ms,
+        )
 
 
 def event_node(row: neo4j.Record) -> GraphNode:

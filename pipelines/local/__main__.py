@@ -9,13 +9,10 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from pipelines.graph.client import connect_neo4j
-from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.local.processes import log_tail
 from pipelines.local.python_process import python_command
 from pipelines.local.servers import Neo4jServer, ValkeyServer, fetch_neo4j, learnt_path
 from pipelines.local.services import supervise
-from pipelines.work.settings import Settings
 from projections.errors import OperationFailed, RecollectError
 
 
@@ -27,7 +24,7 @@ def main() -> int:
     hold = commands.add_parser("supervise", help="hold services until SIGTERM")
     hold.add_argument("--data", type=Path, required=True, help="folder of everything")
     hold.add_argument("--name", default="main", help="of this supervisor; main runs Valkey too")
-    hold.add_argument("--target", action="append", required=True, help="target to run")
+    hold.add_argument("--target", action="append", default=[], help="target to run")
     given = parser.parse_args()
     try:
         if given.command == "fetch":
@@ -88,6 +85,11 @@ def train_neo4j() -> Path:
 
 def _ask(folder: Path, valkey: ValkeyServer, server: Neo4jServer) -> None:
     """Make the schema and ask a question, as a first session does; what is answered is not seen."""
+    # Not loaded by supervisors, which live as long as what they hold.
+    from pipelines.graph.client import connect_neo4j
+    from pipelines.graph.neo4j import Neo4jGraph
+    from pipelines.work.settings import Settings
+
     with connect_neo4j(server.url, Settings()) as driver:
         Neo4jGraph(driver).ensure_schema()
     places = ("--data", str(folder), "--redis", valkey.url, "--neo4j", server.url)

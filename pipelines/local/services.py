@@ -213,7 +213,8 @@ def up(
         data_dir: folder of everything.
         detach: leave them running under a supervisor of their own and return once all answer;
             else hold them here until SIGINT, SIGTERM or SIGHUP, stop them, and return.
-        targets: targets to run; None: those that ran here before, blue on a new folder.
+        targets: targets to run; None: those that ran here before, blue on a new folder; none:
+            Valkey alone.
         on_ledger: called once the ledger's server answers, while the graphs still start.
         on_ready: called once all answer, before waiting or returning.
         progress: show a bar while the jars are fetched.
@@ -222,11 +223,12 @@ def up(
         OperationFailed: a server did not start; with the end of its log.
         KeyboardInterrupt: Ctrl-C, after all that was held here has stopped.
     """
-    names = list(targets) if targets is not None else known_targets(data_dir)
-    names = names or list(DEFAULT_TARGETS)
+    default = known_targets(data_dir) or DEFAULT_TARGETS
+    names = list(default if targets is None else targets)
     for name in names:
         target_dir(data_dir, name)
-    fetch_neo4j(progress)
+    if names:
+        fetch_neo4j(progress)
     tell = _Once(data_dir, on_ledger or (lambda _: None))
     with locked(run_dir(data_dir) / "up.lock"):
         running = read_state(data_dir)
@@ -360,7 +362,8 @@ def supervise(
     stop = StopSignal()
     refusal = f"a supervisor {supervisor} runs on {data_dir} already"
     with exclusive_lock(supervisor_lock(data_dir, supervisor), refusal), stop:
-        fetch_neo4j()
+        if targets:
+            fetch_neo4j()
         services = LocalServices(data_dir, targets, with_valkey=supervisor == _MAIN)
         held = Supervision(
             services.servers.items(), changed=lambda: _record(data_dir, supervisor, held)
@@ -428,11 +431,13 @@ def _start_supervisor(
     for name in targets:
         options += ["--target", name]
 
+    awaited = {*targets, *([VALKEY] if supervisor == _MAIN else [])}
+
     def is_ready() -> bool:
         up = {name for name, server in live_servers(data_dir).items() if server.answers}
         if VALKEY in up:
             on_ledger()
-        return set(targets) <= up
+        return awaited <= up
 
     log = supervisor_log(folder, supervisor)
     wait_detached(

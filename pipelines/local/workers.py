@@ -161,6 +161,13 @@ class ApiProcess(RecollectProcess):
         return [*RECOLLECT, "serve", *place, *self._options]
 
 
+class SmallProcess(ApiProcess):
+    """`recollect hold-graph`: the API, and behind it the graph and its stages, in one process."""
+
+    def _prepare(self) -> list[str]:
+        return [*RECOLLECT, "hold-graph", "--port", str(self.port), *self._options]
+
+
 def last_api_port(data_dir: Path) -> int | None:
     """Where the API of a holder was that did not end in order; None: there was none."""
     try:
@@ -183,9 +190,13 @@ class Processes:
     """Workers and API on a data folder whose ledger runs; a context manager.
 
     Entering starts them, and returns at once; `wait_ready` returns when they can be used.
+
+    Args:
+        settings: that lead to the ledger.
+        small: one process does all of it, and holds the graph, too.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, small: bool = False) -> None:
         data_dir = settings.data_dir.absolute()
         options = ["--data", str(data_dir)]
         logs = data_dir / "log"
@@ -196,13 +207,15 @@ class Processes:
             serving += ["--api-key-file", str(self.key_path)]
         port = settings.api_port or last_api_port(data_dir)
         patience_s = 0.0 if settings.api_port else _PORT_PATIENCE_S
-        self.api = ApiProcess(
+        kind = SmallProcess if small else ApiProcess
+        self.api = kind(
             logs,
             serving,
             port=free_port(port, patience_s=patience_s),
             processes=settings.api_processes or API_PROCESSES,
         )
-        named = [*STAGES, ARCHIVE] if settings.archive_url else [*STAGES]
+        named = [] if small else [*STAGES]
+        named += [ARCHIVE] if settings.archive_url else []
         self.children: list[ServerProcess] = [
             *(WorkerProcess(logs, name, options) for name in named),
             self.api,
@@ -272,8 +285,12 @@ def stop_before_services(stop: Callable[[], None]) -> None:
         signal.signal(number, handle)
 
 
-def hold(settings: Settings) -> None:
+def hold(settings: Settings, *, small: bool = False) -> None:
     """Hold workers and API until a signal; what the detached holder runs.
+
+    Args:
+        settings: that lead to the ledger.
+        small: as one process.
 
     Raises:
         OperationFailed: another holder runs, or a child did not start.
@@ -283,7 +300,7 @@ def hold(settings: Settings) -> None:
     data_dir = settings.data_dir
     lock, refusal = holder_lock(data_dir), f"workers and API run on {data_dir}"
     is_over = partial(getattr, stop, "received")
-    with stop, exclusive_lock(lock, refusal), Processes(settings) as processes:
+    with stop, exclusive_lock(lock, refusal), Processes(settings, small=small) as processes:
         if not processes.wait_ready(is_over):
             return
         state = holder_state(settings.data_dir)
@@ -307,14 +324,16 @@ class HolderStart:
 
     Args:
         data_dir: folder of everything.
+        small: whether it holds one process that does all.
     """
 
-    def __init__(self, data_dir: Path) -> None:
+    def __init__(self, data_dir: Path, *, small: bool = False) -> None:
         self._data_dir = data_dir.absolute()
         self._process: subprocess.Popen[bytes] | None = None
+        command = ["hold-processes", *(["--small"] if small else [])]
         if read_holder(data_dir) is None:
             self._process = spawn_detached(
-                [*RECOLLECT, "hold-processes", "--data", str(self._data_dir)],
+                [*RECOLLECT, *command, "--data", str(self._data_dir)],
                 self._logs[0],
             )
 

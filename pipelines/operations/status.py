@@ -13,6 +13,7 @@ from threading import Thread
 from typing import Any, cast
 
 from pipelines.columns.client import ColumnsClient
+from pipelines.graph.held import is_in_memory
 from pipelines.graph.port import Graph, Reads
 from pipelines.graph.rows import FoundNode
 from pipelines.ledger.archive import URL_FIELD
@@ -21,7 +22,7 @@ from pipelines.ledger.ledger import Ledger, Tail
 from pipelines.ledger.registry import Hold, Target
 from pipelines.ledger.vault import SEALED
 from pipelines.models.derivations import shown_url, tally
-from pipelines.work.services import MEMORY_SCHEME, Services
+from pipelines.work.services import Services
 from pipelines.work.settings import Settings
 from pipelines.work.stages import ENRICHMENT, STAGES, Stage
 from projections.errors import (
@@ -162,7 +163,7 @@ def _sealing(ledger: Ledger) -> dict[str, Any]:
 
 def _columns(settings: Settings, target: Target) -> dict[str, Any] | None:
     """How the columns of the active target are, if a process holds them; None: none ever does."""
-    if target.uri.startswith(MEMORY_SCHEME):
+    if is_in_memory(target.uri):
         return None
     client = ColumnsClient(target.uri, target.database, settings)
     try:

@@ -19,6 +19,7 @@ from typing import Any, Final, Literal
 
 from pipelines.columns.client import ColumnsClient
 from pipelines.columns.records import Differing
+from pipelines.graph.held import is_in_memory
 from pipelines.graph.reads.chains import ChainEvent, ChainReader, event_edges
 from pipelines.ledger.registry import Target, verified
 from pipelines.proof.compare import Difference
@@ -39,7 +40,7 @@ from pipelines.proof.sums import (
     placed,
 )
 from pipelines.work.poison import PoisonPolicy
-from pipelines.work.services import MEMORY_SCHEME, Progress, Services, make_fold
+from pipelines.work.services import Progress, Services, make_fold
 from pipelines.work.stages import PROJECTION, Stage, later_stages
 from projections.errors import GraphAhead
 from projections.events import DEFAULT_TENANT
@@ -162,7 +163,9 @@ class _Proving:
         return report
 
     def sums(self) -> ProofReport | None:
-        """The fast look; None: its sums differ."""
+        """The fast look; None: its sums differ, or it is in memory, where all is fast."""
+        if is_in_memory(self._target.uri):
+            return None
         rules = make_fold(PROJECTION, self._services, self._target)
         for checkpoint in self._graph.checkpoints(PROJECTION.name):
             rules.refuse_other(checkpoint)
@@ -234,7 +237,7 @@ def prove_columns(services: Services, report: ProofReport, *, repair: bool) -> N
         GraphUnavailable, QueryTimeout: the columns cannot be asked, or the graph is away.
     """
     target = services.active()
-    if target.name != report.target or target.uri.startswith(MEMORY_SCHEME):
+    if target.name != report.target or is_in_memory(target.uri):
         return
     if not services.graph(target).checkpoints():
         return

@@ -10,7 +10,7 @@ import threading
 import time
 from contextlib import suppress
 from time import monotonic
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
@@ -22,11 +22,13 @@ from pipelines.operations import dead_letters
 from pipelines.operations.consolidate import consolidate, last_whole_s
 from pipelines.operations.erase import finish
 from pipelines.operations.passes.scopes import PassScope, are_requests, due
-from pipelines.work.app import StageApp
 from pipelines.work.catch_up import bring_back, missing
 from pipelines.work.services import Services
 from pipelines.work.settings import Settings
 from projections.errors import OperationFailed, PassUnderWay, RecollectError
+
+if TYPE_CHECKING:
+    from pipelines.work.app import StageApp
 
 logger = structlog.get_logger(__name__)
 
@@ -80,6 +82,10 @@ class Decider:
         return self._thread is not None and self._thread.is_alive()
 
     async def look(self) -> None:
+        """As `begin`."""
+        self.begin()
+
+    def begin(self) -> None:
         """Begin a pass if one is due and none runs here; returns at once."""
         if self._stopping.is_set() or self.is_busy:
             return
@@ -88,11 +94,15 @@ class Decider:
         self._thread.start()
 
     async def end(self) -> None:
+        """As `stop`."""
+        await asyncio.to_thread(self.stop)
+
+    def stop(self) -> None:
         """End the pass under way at its next step, and wait for it, but not for ever."""
         self._stopping.set()
         self._pass_ends.set()
         if self._thread is not None:
-            await asyncio.to_thread(self._thread.join, self._settings.stop_timeout_s)
+            self._thread.join(self._settings.stop_timeout_s)
         self._services.close()
 
     def _work(self) -> None:

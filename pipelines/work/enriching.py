@@ -275,7 +275,8 @@ def enrichment_fold(
         ModelUnavailable: a model is not installed.
     """
     models = models or services.models
-    models.load()
+    if services.loads_models:
+        models.load()
     vault = services.ledger.vault
     remembered = RememberedFeatures(
         services.ledger, models.resolver, withdrawals=lambda: vault.withdrawals

@@ -10,14 +10,16 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
-from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from pipelines.graph.answers.reader import PortReader
 from pipelines.graph.client import connect_neo4j
+from pipelines.graph.held import SMALL_URI, held, is_in_memory
 from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.graph.port import Graph
-from pipelines.graph.reader import GraphReader
+from pipelines.graph.reader import GraphReader, Neo4jReader
+from pipelines.graph.remote import memory_graph
 from pipelines.ledger.connect import RedisClient, connect_redis
 from pipelines.ledger.ledger import BesideRedis, Ledger
 from pipelines.ledger.registry import Holds, Reports, Target, Targets
@@ -33,19 +35,12 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, int | None, str], None]
 """What a long piece of work calls with done, total (None: unknown) and what is being done."""
-MEMORY_SCHEME = "memory://"
-_MEMORY_GRAPHS: dict[str, Graph] = {}
-"""By URI, the graphs that live in this process."""
-_MEMORY_GUARD = Lock()
 
 
-def _memory_graph(uri: str) -> Graph:
+def _new_graph() -> Graph:
     from pipelines.graph.memory import MemoryGraph
 
-    with _MEMORY_GUARD:
-        if uri not in _MEMORY_GRAPHS:
-            _MEMORY_GRAPHS[uri] = MemoryGraph()
-        return _MEMORY_GRAPHS[uri]
+    return MemoryGraph()
 
 
 @dataclass
@@ -54,9 +49,12 @@ class Services:
 
     Attributes:
         settings: what to connect to.
+        loads_models: a fold that may need models waits until they are loaded; False: they are when
+            a text comes of which nothing is kept.
     """
 
     settings: Settings
+    loads_models: bool = True
     _drivers: dict[str, GraphDriver] = field(default_factory=dict, init=False, repr=False)
     _open: ExitStack = field(default_factory=ExitStack, init=False, repr=False)
 
@@ -159,11 +157,16 @@ class Services:
         """A target's graph.
 
         Args:
-            target: registered or not; at `memory://NAME` its graph lives in this process.
+            target: registered or not; at `memory://NAME` its graph lives in this process, but
+                for that of the small edition, which one process holds for all.
             timeout_s: of one question, and of one transaction; None: as the settings say.
         """
-        if target.uri.startswith(MEMORY_SCHEME):
-            return _memory_graph(target.uri)
+        if target.uri == SMALL_URI:
+            return memory_graph(target.uri, self.settings)
+        if is_in_memory(target.uri):
+            here = held(target.uri, _new_graph)
+            assert here is not None
+            return here
         return self.neo4j_graph(target, timeout_s=timeout_s)
 
     def neo4j_graph(self, target: Target, *, timeout_s: float | None = None) -> Neo4jGraph:
@@ -173,7 +176,9 @@ class Services:
 
     def reader(self, target: Target) -> GraphReader:
         """What reads a target's graph."""
-        return GraphReader(self.driver(target), target.database)
+        if is_in_memory(target.uri):
+            return PortReader(self.graph(target))
+        return Neo4jReader(self.driver(target), target.database)
 
     def checkpoints(self) -> Mapping[str, Sequence[Checkpoint]]:
         """Checkpoints of all stages in all registered targets, by target name.

@@ -1,6 +1,10 @@
-"""Both stores behind the graph's port, each empty."""
+"""All stores behind the graph's port, each empty."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import neo4j
 import pytest
@@ -8,6 +12,8 @@ import pytest
 from pipelines.graph.memory import MemoryGraph
 from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.graph.port import Graph
+from pipelines.graph.remote import remote_graph
+from pipelines.graph.served import GraphServer
 from tests.servers import shared_driver
 
 
@@ -25,10 +31,22 @@ def neo4j_graph(driver: neo4j.Driver) -> Neo4jGraph:
     return made
 
 
-@pytest.fixture(params=["memory", pytest.param("neo4j", marks=pytest.mark.integration)])
+@pytest.fixture
+def remote() -> Iterator[Graph]:
+    """An empty graph that is asked over a socket, as if another process held it."""
+    with TemporaryDirectory() as folder:
+        server = GraphServer(MemoryGraph(), Path(folder) / "s" / "graph", transaction_s=30.0)
+        server.start()
+        yield remote_graph(Path(folder) / "s" / "graph", timeout_s=30.0)
+        server.stop()
+
+
+@pytest.fixture(params=["memory", "remote", pytest.param("neo4j", marks=pytest.mark.integration)])
 def graph(request: pytest.FixtureRequest) -> Graph:
     """An empty graph, of each store."""
     if request.param == "memory":
         return MemoryGraph()
-    made: Graph = request.getfixturevalue("neo4j_graph")
+    made: Graph = request.getfixturevalue(
+        "neo4j_graph" if request.param == "neo4j" else request.param
+    )
     return made

@@ -21,7 +21,7 @@ from pipelines.columns.view import View
 from pipelines.columns.walk import Walker
 from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.graph.port import Graph
-from pipelines.graph.reader import GraphRead, GraphReader
+from pipelines.graph.reader import GraphRead, Neo4jReader
 from pipelines.graph.reads.scope import Scope
 from pipelines.graph.rows import FoundEdge, FoundNode, Least, wire_id
 from projections.events import LAST_MS
@@ -243,7 +243,7 @@ class Both:
         self.world = World(seed)
         self.world.write(graph)
         self.columns = columns_of(graph)
-        self._reader = GraphReader(graph.client.driver, "neo4j")
+        self._reader = Neo4jReader(graph.client.driver, "neo4j")
 
     def view(self, scope: Scope) -> View:
         return View(self.columns[self.world.tenant], scope)

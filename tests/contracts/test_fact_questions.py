@@ -10,7 +10,7 @@ import pytest
 
 from pipelines.graph.client import planned_once
 from pipelines.graph.neo4j import Neo4jGraph
-from pipelines.graph.reader import GraphRead, GraphReader
+from pipelines.graph.reader import GraphRead, Neo4jReader
 from pipelines.graph.reads import entities as entity_reads
 from pipelines.graph.reads import facts as fact_reads
 from pipelines.graph.reads.scope import QUESTION, Scope, in_scope, operator_scope
@@ -38,7 +38,7 @@ ASKED: Mapping[str, Any] = {
 }
 
 
-_CLAUSES = ("MATCH", "UNWIND", "CALL", "CYPHER")
+CLAUSES = ("MATCH", "UNWIND", "CALL", "CYPHER")
 """A text that begins otherwise is a part of others."""
 
 
@@ -48,7 +48,7 @@ def questions() -> Iterator[tuple[str, str]]:
     for name, text in (item for module in modules for item in vars(module).items()):
         texts = text if isinstance(text, dict) else {None: text}
         for kind, one in texts.items():
-            asks = isinstance(one, str) and one.strip().startswith(_CLAUSES)
+            asks = isinstance(one, str) and one.strip().startswith(CLAUSES)
             if name.isupper() and asks and "$tenant" in one:
                 yield (name if kind is None else f"{name} {kind}"), one
 
@@ -136,7 +136,7 @@ def test_mentions_of_a_hub_are_counted_up_to_a_bound(hub: neo4j.Driver) -> None:
     def mentions(graph: GraphRead) -> int:
         return fact_reads.FactReads(graph, VIEWERS["a user"]).mentioned(["x"])["x"]
 
-    counted = GraphReader(hub, "neo4j").read(mentions, timeout_ms=30_000)
+    counted = Neo4jReader(hub, "neo4j").read(mentions, timeout_ms=30_000)
     assert 0 < counted <= fact_reads.MAX_MENTIONS
 
 

@@ -26,6 +26,7 @@ from api.schemas import Ready
 from api.services import Services
 from api.watcher import Watch
 from pipelines.graph.neo4j import Neo4jGraph
+from pipelines.graph.reader import Neo4jReader
 from pipelines.ledger.connect import connect_redis
 from pipelines.ledger.registry import Target, Targets
 from pipelines.local.servers import Neo4jServer, ValkeyServer
@@ -517,6 +518,7 @@ def test_an_old_driver_is_closed_when_its_last_reader_is_done(neo4j_url: str) ->
         with active.reader() as new:
             assert new is not old
             new.counts()
+    assert isinstance(old, Neo4jReader)
     with pytest.raises(neo4j_driver.exceptions.DriverError):
         old.driver.verify_connectivity()
     active.close()

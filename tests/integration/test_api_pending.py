@@ -69,7 +69,8 @@ def marks(client: httpx.Client, query: str = "zebra", **fields: Any) -> dict[str
 
 def columns_of(api: Api) -> ColumnsClient:
     with api.app.state.services.connections.graph.opened() as graph:
-        columns: ColumnsClient = graph.columns
+        columns = graph.columns
+        assert isinstance(columns, ColumnsClient)
         return columns
 
 

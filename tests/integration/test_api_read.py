@@ -14,7 +14,7 @@ import pytest
 
 from api.schemas import AtlasResponse
 from consolidation.decay import decay_score
-from pipelines.graph.reader import GraphNode, GraphReader
+from pipelines.graph.reader import GraphNode, Neo4jReader
 from pipelines.graph.reads import events as event_reads
 from pipelines.graph.reads.events import EventReads
 from projections.errors import GraphUnavailable, QueryTimeout
@@ -419,7 +419,7 @@ def test_the_graph_of_another_tenant_does_not_exist(
 
 
 def test_the_database_ends_a_question_at_its_limit(driver: neo4j.Driver) -> None:
-    reader = GraphReader(driver, "neo4j")
+    reader = Neo4jReader(driver, "neo4j")
     endless = "UNWIND range(1, 100000000000) AS x RETURN sum(x * 0.5) AS number"
     began_s = time.monotonic()
     with pytest.raises(QueryTimeout):
@@ -466,7 +466,7 @@ def test_a_graph_that_is_away_is_said_to_be() -> None:
         neo4j.GraphDatabase.driver("bolt://127.0.0.1:1", connection_timeout=1) as nowhere,
         pytest.raises(GraphUnavailable),
     ):
-        GraphReader(nowhere, "neo4j").counts()
+        Neo4jReader(nowhere, "neo4j").counts()
 
 
 # read your writes
@@ -525,7 +525,7 @@ def test_counts_leave_placeholders_out(graph: Graph, driver: neo4j.Driver) -> No
     graph.cause(first["event_id"], "missing")
     graph.cause(second["event_id"], first["event_id"])
     graph.checkpoint(0, "5-0", 1)
-    counts = GraphReader(driver, "neo4j").counts()
+    counts = Neo4jReader(driver, "neo4j").counts()
     assert (counts.nodes["Event"], counts.nodes["Checkpoint"], counts.placeholders) == (2, 1, 1)
     assert {kind: n for kind, n in counts.edges.items() if n} == {"FOLLOWS": 1, "CAUSED_BY": 1}
 
@@ -540,7 +540,7 @@ def test_dead_letters_and_checkpoints_are_listed_in_order(
         "seq: seq, position: toString(seq) + '-0', tenant: 't', event_id: 'e', kind: 'k', "
         "reason: 'r', attempts: 5})"
     )
-    reader = GraphReader(driver, "neo4j")
+    reader = Neo4jReader(driver, "neo4j")
     assert [(c.partition, c.position) for c in reader.checkpoints("projection")] == [
         (0, Position(5, 0)),
         (1, Position(7, 1)),

@@ -265,6 +265,7 @@ class SimulatedServices:
     models: Any = field(default_factory=make_models)
     graphs: dict[str, SimulatedGraph] = field(default_factory=dict)
     active_name: str = "blue"
+    loads_models: bool = True
 
     def __post_init__(self) -> None:
         self.settings = _SETTINGS.model_copy(update={"partitions": self.partitions})

@@ -151,7 +151,7 @@ WITHHELD_BELOW: Final = f"""
 UNWIND $ids AS id
 MATCH (:{SUMMARY.label} {{tenant: $tenant, summary_id: id}})-[:{SUMMARIZES.type}]->
       (s:{SUMMARY.label} {{tenant: $tenant}})
-WITH s LIMIT {MAX_COUNTED}
+WITH DISTINCT s LIMIT {MAX_COUNTED}
 WITH s WHERE {stands(SUMMARY, "s")} AND NOT {allowed(SUMMARY, "s")}
 RETURN count(s) AS withheld
 """

@@ -246,7 +246,9 @@ class FactReads(ScopedReads):
         search = lucene_query(ENTITY, self._scope.tenant, words, prefixes=words)
         if search is None:
             return []
-        return self._entities(FOUND_BY_TEXT, words=search, fetched=OVER_FETCH * limit, most=limit)
+        return self._entities(
+            FOUND_BY_TEXT, **_searched(search, words), fetched=OVER_FETCH * limit, most=limit
+        )
 
     def found_by_name(self, names: Sequence[str], limit: int) -> list[EntityName]:
         """Entities with one of the canonical names."""
@@ -263,7 +265,7 @@ class FactReads(ScopedReads):
         search = lucene_query(ENTITY, self._scope.tenant, words, prefixes=words)
         if search is None:
             return self.found_by_name(names, limit)
-        search_parameters = {"words": search, "names": list(names)}
+        search_parameters = {**_searched(search, words), "names": list(names)}
         bounds = {"fetched": OVER_FETCH * limit, "most": limit}
         rows = collected(self._graph, self._scope, FOUND, **search_parameters, **bounds)
         return list({row["entity_id"]: entity_name(row) for row in rows}.values())
@@ -273,8 +275,8 @@ class FactReads(ScopedReads):
         search = lucene_query(ENTITY, self._scope.tenant, words, prefixes=words)
         if search is None:
             return 0
-        search_parameters = {"words": search, "names": list(names), "fetched": OVER_FETCH * limit}
-        (row,) = self._rows(WITHHELD_NAMES, **search_parameters)
+        search_parameters = {**_searched(search, words), "names": list(names)}
+        (row,) = self._rows(WITHHELD_NAMES, **search_parameters, fetched=OVER_FETCH * limit)
         return int(row["withheld"])
 
     def found_by_id(self, ids: Sequence[str]) -> list[EntityName]:
@@ -368,6 +370,11 @@ class FactReads(ScopedReads):
         for first in range(0, len(ids), IDS_AT_ONCE):
             chunk = list(ids[first : first + IDS_AT_ONCE])
             yield from self._rows(text, ids=chunk, **parameters)
+
+
+def _searched(search: str, words: Sequence[str]) -> dict[str, Any]:
+    """What is searched for: in the words of a full-text index, and for a store without one."""
+    return {"words": search, "terms": list(words)}
 
 
 def seen_entity(columns: Mapping[str, Any], scope: Scope) -> dict[str, Any]:

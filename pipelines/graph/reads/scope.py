@@ -14,8 +14,6 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any, Final, NamedTuple, Protocol
 
-import neo4j
-
 from pipelines.graph.rows import ids_by_label
 from projections.events import EVERYONE
 from projections.identity import SEPARATOR, Position
@@ -228,7 +226,7 @@ def ids_by_parameter(node_ids: Iterable[str]) -> dict[str, list[str]]:
 class Asked(Protocol):
     """Who answers questions."""
 
-    def rows(self, text: str, **parameters: Any) -> list[neo4j.Record]:
+    def rows(self, text: str, **parameters: Any) -> list[Any]:
         """The rows of one question."""
 
 
@@ -250,7 +248,7 @@ def in_scope(text: str, *, then: bool) -> str:
     return _PARAMETER.sub(rf"${QUESTION}.\1", shorter)
 
 
-def rows_in(graph: Asked, scope: Scope, text: str, /, **parameters: Any) -> list[neo4j.Record]:
+def rows_in(graph: Asked, scope: Scope, text: str, /, **parameters: Any) -> list[Any]:
     """The rows of a question in scope.
 
     What only reads as of a position need is cut out for all others: planning it would take the
@@ -278,7 +276,7 @@ class ScopedReads:
         self._graph = graph
         self._scope = scope
 
-    def _rows(self, text: str, /, **parameters: Any) -> list[neo4j.Record]:
+    def _rows(self, text: str, /, **parameters: Any) -> list[Any]:
         return rows_in(self._graph, self._scope, text, **parameters)
 
 

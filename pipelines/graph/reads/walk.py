@@ -153,7 +153,8 @@ def edges_between(graph: GraphRead, scope: Scope, node_ids: Iterable[str]) -> li
     return sorted(edges, key=lambda edge: (edge.type, edge.source, edge.target))
 
 
-_ALIKE: Final = "similar_failure"
+ALIKE_REASON: Final = "similar_failure"
+"""Of a link between sessions that failed alike."""
 MAX_LINKED: Final = 20
 """Links of one session that are looked at, the strongest first."""
 MAX_GISTS: Final = 50
@@ -199,7 +200,7 @@ RETURN p.summary_id AS summary_id, p.session_id AS session_id, p.gist AS gist
 ALIKE: Final = f"""
 {summaries_of("p", "$session_id")}
 MATCH (p)-[r:{LINKED_TO.type}]->(s:{SUMMARY.label})
-WHERE s.tenant = $tenant AND r.reason = '{_ALIKE}'
+WHERE s.tenant = $tenant AND r.reason = '{ALIKE_REASON}'
   AND {visible(SUMMARY, "p")} AND {visible(SUMMARY, "s")}
 WITH s.session_id AS session_id, max(r.score) AS score
 RETURN session_id, score ORDER BY score DESC, session_id LIMIT {MAX_LINKED}

@@ -1,0 +1,1 @@
+"""The questions of `reads`, answered through the port's primitives where there is no Cypher."""

@@ -1,0 +1,143 @@
+"""Answers to the questions of `reads.walk`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import islice
+from typing import Any, Final
+
+from consolidation.payloads import CAUSE
+from pipelines.graph.answers.events import Answer, event_row
+from pipelines.graph.answers.seen import Row, Seen, columns, properties
+from pipelines.graph.reads import walk as asked
+from pipelines.graph.rows import RETRIEVED, FoundEdge, wire_id
+from projections.schema import (
+    CAUSED_BY,
+    EDGES,
+    ENTITY,
+    EVENT,
+    LINKED_TO,
+    RELATES_TO,
+    SAME_AS,
+    SUMMARY,
+)
+
+
+def _nodes(seen: Seen) -> list[Row]:
+    rows = [
+        [row.label, seen.entity_node(node) if row is ENTITY else columns(row, node)]
+        for row in RETRIEVED
+        for node in seen.visible_nodes(row, seen.given[f"{row.label.lower()}_ids"])
+    ]
+    return [{"rows": rows}]
+
+
+_SHOWN: Final[Mapping[str, Callable[[Seen, FoundEdge], bool]]] = {
+    RELATES_TO.type: lambda seen, edge: seen.fact_holds(edge) and seen.fact_visible(edge),
+    SAME_AS.type: lambda _, edge: not edge.values["retracted"],
+}
+
+
+def _is_shown(seen: Seen, edge: FoundEdge, type_: str) -> bool:
+    return type_ not in _SHOWN or _SHOWN[type_](seen, edge)
+
+
+def _edges_between(seen: Seen) -> list[Row]:
+    among = seen.given["among"]
+    rows = []
+    for row in EDGES.values():
+        ids = seen.given[f"{row.source.lower()}_ids"]
+        for label in filter(None, (row.target, row.other_target)):
+            for edge in seen.edges(row, ids, label=label):
+                target = wire_id(label, edge.target[1])
+                if target in among and _is_shown(seen, edge, row.type):
+                    source = wire_id(row.source, edge.source[1])
+                    rows.append([row.type, source, target, properties(edge)])
+    return [{"rows": sorted(rows, key=lambda row: row[:3])}]
+
+
+def _story(seen: Seen) -> list[Row]:
+    bounds = {"occurred_at": seen.given["first_ms"]}, {"occurred_at": seen.given["last_ms"]}
+    events = seen.paged(
+        EVENT, EVENT.indexes[0], (seen.given["session_id"],), least=bounds[0], most=bounds[1]
+    )
+    shown = (node for node in events if seen.visible(EVENT, node))
+    return [event_row(node) for node in islice(shown, seen.given["limit"])]
+
+
+def _causes(seen: Seen) -> list[Row]:
+    effects = [node.key[1] for node in seen.events(seen.given["ids"])]
+    edges = seen.edges(CAUSED_BY, effects)
+    causes = {node.key: node for node in seen.events(edge.target[1] for edge in edges)}
+    rows = [(edge, causes[edge.target]) for edge in edges if edge.target in causes]
+    rows.sort(key=lambda row: (row[0].source[1], -row[1].values["occurred_at"], row[1].key[1]))
+    return [
+        {"effect": edge.source[1], "properties": properties(edge)} | event_row(node)
+        for edge, node in rows[: seen.given["limit"]]
+    ]
+
+
+def _linked_causes(seen: Seen) -> list[Row]:
+    rows: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for effect in seen.events(seen.given["ids"]):
+        for edge in _links(seen, effect.values["session_id"], CAUSE):
+            values = edge.values
+            if values["effect_event_id"] != effect.key[1]:
+                continue
+            for node in seen.events([values["cause_event_id"]]):
+                told = {
+                    "effect": effect.key[1],
+                    "confidence": values["score"],
+                    "evidence": list(values["evidence"] or ()),
+                    "decided_by": values["event_id"],
+                }
+                place = (effect.key[1], -(values["score"] or 0.0), node.key[1])
+                rows[*place, values["event_id"], tuple(told["evidence"])] = told | event_row(node)
+    best = sorted(rows, key=lambda place: place[:3])[: seen.given["limit"]]
+    return [rows[place] for place in best]
+
+
+def _links(seen: Seen, session_id: str | None, reason: str) -> list[FoundEdge]:
+    """Links of a reason from the summaries of a session, both ends of which the viewer sees."""
+    if session_id is None:
+        return []
+    edges = seen.edges(LINKED_TO, [node.key[1] for node in seen.summaries_of(session_id)])
+    ends = (edge.target[1] for edge in edges)
+    shown = {node.key for node in seen.visible_nodes(SUMMARY, ends)}
+    return [edge for edge in edges if edge.values["reason"] == reason and edge.target in shown]
+
+
+def _gists(seen: Seen) -> list[Row]:
+    rows = [
+        {"summary_id": node.key[1], "session_id": session_id, "gist": node.values["gist"]}
+        for session_id in sorted(set(seen.given["session_ids"]))
+        for node in seen.summaries_of(session_id)
+        if node.values["scope"] == "episode" and '"lessons":' in (node.values["gist"] or "")
+    ]
+    return list(rows[: seen.given["limit"]])
+
+
+def _alike(seen: Seen) -> list[Row]:
+    edges = _links(seen, seen.given["session_id"], asked.ALIKE_REASON)
+    scores: dict[str, float] = {}
+    sessions = {
+        node.key: node.values["session_id"]
+        for node in seen.nodes(SUMMARY, (edge.target[1] for edge in edges))
+    }
+    for edge in edges:
+        session_id = sessions[edge.target]
+        scores[session_id] = max(scores.get(session_id, 0.0), edge.values["score"])
+    best = sorted(scores.items(), key=lambda scored: (-scored[1], scored[0]))[: asked.MAX_LINKED]
+    return [{"session_id": session_id, "score": score} for session_id, score in best]
+
+
+ANSWERS: Final[Mapping[str, Answer]] = {
+    asked.NODES_OF: _nodes,
+    asked.EDGES_BETWEEN: _edges_between,
+    asked.STORY: _story,
+    asked.CAUSES: _causes,
+    asked.LINKED_CAUSES: _linked_causes,
+    asked.GISTS: _gists,
+    asked.ALIKE: _alike,
+}
+"""By text."""

@@ -1,0 +1,260 @@
+"""The small edition: everything in one process and no Java, with the same graph and answers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, cast
+
+import httpx
+import pytest
+
+from pipelines.graph.held import SMALL_URI, graph_socket
+from pipelines.graph.remote import remote_graph
+from pipelines.graph.rows import FoundNode
+from pipelines.local.data_folder import read_holder, read_state
+from pipelines.local.processes import free_port, is_alive
+from pipelines.local.python_process import python_command
+from pipelines.work.settings import Settings
+from pipelines.work.stages import STAGES
+from projections.operations import Operations, RemoveNode
+from projections.schema import EVENT
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.integration
+
+INCIDENT: Final = Path("pipelines/scenarios/payment_incident.jsonl")
+SOON_S: Final = 120.0
+"""For a process to be back, on a machine that is shared."""
+AS_OF: Final = "2026-03-05T00:00:00Z"
+QUESTIONS: Final = (
+    "Why did the payment fail?",
+    "What happened after the deploy?",
+    "What is charge_card related to?",
+    "Which tool failed most often?",
+    "Who is maya?",
+    "What was done about the timeouts, and did it help?",
+)
+
+
+class Small:
+    """A small edition on a data folder, and commands on it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._environment = {
+            **{name: value for name, value in os.environ.items() if "RECOLLECT_" not in name},
+            "RECOLLECT_API_PORT": str(free_port()),
+        }
+
+    def run(self, *words: str, fails: bool = False) -> Any:
+        """What a command says as JSON; with `fails` its exit code and its error."""
+        command = [*python_command("pipelines.cli.main", *words), "--data", str(self.folder)]
+        done = subprocess.run(
+            [*command, "--json"],
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        if fails:
+            return done.returncode, done.stdout + done.stderr
+        assert done.returncode == 0, done.stdout + done.stderr
+        return json.loads(done.stdout)
+
+    @property
+    def holder(self) -> Mapping[str, Any]:
+        held = read_holder(self.folder)
+        assert held is not None
+        return held
+
+    @property
+    def pid(self) -> int:
+        """Of the process that holds the graph; 0 while it is being started."""
+        return int(self.holder["processes"]["api"]["pid"] or 0)
+
+    def ask(self, method: str, path: str, **options: Any) -> Any:
+        key = Path(self.holder["api_key_file"]).read_text(encoding="utf-8").strip()
+        headers = {"X-API-Key": key, "X-Tenant": "default"}
+        url = f"{self.holder['api_url']}{path}"
+        answer = httpx.request(method, url, headers=headers, timeout=60.0, **options)
+        assert answer.is_success, answer.text
+        return answer.json()
+
+    def ready_target(self) -> str | None:
+        """What reads are answered from; None: from nothing yet."""
+        try:
+            answer = httpx.get(f"{self.holder['api_url']}/health/ready", timeout=30.0)
+        except httpx.TransportError:
+            return None
+        return str(answer.json()["target"]) if answer.is_success else None
+
+    def answers(self) -> dict[str, Any]:
+        """What is answered to many questions, without what tells of the asking."""
+        told: dict[str, Any] = {}
+        for question in QUESTIONS:
+            body = {
+                "query": question,
+                "session_id": "incident-12",
+                "agent_id": "ops-agent",
+                "user_id": "*",
+                "as_of": AS_OF,
+                "record_access": False,
+                "timeout_ms": 20_000,
+            }
+            for kind in ("subgraph", "why"):
+                told[f"{kind} {question}"] = self.ask("POST", f"/v1/query/{kind}", json=body)
+        everyone = {"user_id": "*", "record_access": "false"}
+        entities = self.ask("GET", "/v1/entities", params={**everyone, "limit": 50})
+        told["entities"] = entities
+        for one in entities["entities"][:8]:
+            told[one["entity_id"]] = self.ask(
+                "GET", f"/v1/entities/{one['entity_id']}", params=everyone
+            )
+        for path in ("/v1/sessions", "/v1/sessions/incident-12/events", "/v1/communities"):
+            told[path] = self.ask("GET", path, params=everyone)
+        told["context"] = self.ask("GET", "/v1/context/incident-12", params=everyone)
+        return {name: without_meta(answer) for name, answer in told.items()}
+
+
+def without_meta(answer: Any) -> Any:
+    """An answer without how it came about, and without scores, which grow old with the clock."""
+    if isinstance(answer, dict):
+        shown = answer.keys() - {"meta", "scores"}
+        return {name: without_meta(answer[name]) for name in sorted(shown)}
+    return [without_meta(one) for one in answer] if isinstance(answer, list) else answer
+
+
+def heads(answers: Mapping[str, Any]) -> dict[str, Any]:
+    """Answers, but of those to questions what they say, and the ten best events.
+
+    Further down, of edges that are as good, columns follow those that they read first: by key what
+    they loaded, and by time what they were told.
+    """
+    return {
+        name: [answer["answer"], [node["node_id"] for node in answer["nodes"][:10]]]
+        if name.startswith("subgraph")
+        else answer
+        for name, answer in answers.items()
+    }
+
+
+def assert_alike(answers: Mapping[str, Any], others: Mapping[str, Any]) -> None:
+    """Answers are the same, or the first difference of each is told."""
+    told = {
+        name: next(differences(answer, others[name], ""), None) for name, answer in answers.items()
+    }
+    assert {name: one for name, one in told.items() if one is not None} == {}
+
+
+def differences(one: Any, other: Any, path: str) -> Iterator[str]:
+    if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
+        for name in one:
+            yield from differences(one[name], other[name], f"{path}.{name}")
+    elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        for number, both in enumerate(zip(one, other, strict=True)):
+            yield from differences(*both, f"{path}[{number}]")
+    elif one != other:
+        yield f"{path}: {one} != {other}"
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Small]:
+    made = Small(tmp_path_factory.mktemp("small") / "data")
+    try:
+        made.run("up", "--small", "--detach")
+        made.run("import", str(INCIDENT))
+        wait_until(lambda: caught_up(made), "all is folded", SOON_S)
+        made.run("consolidate")
+        yield made
+    finally:
+        made.run("down")
+
+
+def caught_up(small: Small) -> bool:
+    stages = small.run("status")["stages"]
+    return all(stage["started"] and not stage["lag_entries"] for stage in stages.values())
+
+
+def verified(small: Small, *words: str) -> dict[str, str]:
+    """Digests of all stages, of a graph that is what the ledger says."""
+    report = small.run("verify", *words)
+    assert report["ok"], report
+    return {name: stage["digest"] for name, stage in report["stages"].items() if name in STAGES}
+
+
+def test_no_java_runs_and_one_process_does_all(small: Small) -> None:
+    state = read_state(small.folder)
+    assert state is not None
+    assert state.targets == {}
+    assert list(small.holder["processes"]) == ["api"]
+    assert not list(small.folder.glob("neo4j-*"))
+
+
+def test_status_names_the_target(small: Small) -> None:
+    status = small.run("status")
+    assert status["ok"], status
+    assert [(one["name"], one["uri"]) for one in status["targets"]] == [("small", SMALL_URI)]
+    assert status["graph"]["nodes"]["Event"] == 75
+
+
+def test_a_process_that_is_killed_comes_back_with_the_same_graph_and_answers(small: Small) -> None:
+    before, digests, pid = small.answers(), verified(small), small.pid
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: small.pid not in (0, pid) and small.ready_target(), "it is back", SOON_S)
+    assert verified(small) == digests
+    assert_alike(heads(small.answers()), heads(before))
+
+
+def test_what_differs_is_found_and_mended(small: Small) -> None:
+    path = graph_socket(Settings(data_dir=small.folder))
+    graph = remote_graph(path, 30.0)
+    key = next(cast(Iterator[FoundNode], graph.stream(EVENT.label))).key
+    batch = Operations()
+    batch.add(RemoveNode(EVENT.label, key))
+    with graph.transaction() as transaction:
+        transaction.apply(batch, EVENT.stage)
+    code, told = small.run("verify", fails=True)
+    assert code == 1
+    assert key[1] in told
+    small.run("verify", "--repair")
+    verified(small)
+
+
+def test_another_edition_is_refused_on_the_same_ledger(small: Small) -> None:
+    code, told = small.run("up", "--detach", fails=True)
+    assert code != 0
+    assert "up --small" in told
+    state = read_state(small.folder)
+    assert state is not None, "what ran goes on"
+    assert state.targets == {}
+
+
+def test_it_moves_up_to_a_neo4j_that_answers_alike(small: Small, neo4j_url: str) -> None:
+    before, digests = small.answers(), verified(small)
+    report = small.run("rebuild", "--into", f"blue={neo4j_url}", "--switch")
+    assert report["switched"]
+    assert {name: one["digest"] for name, one in report["stages"].items()} == digests
+    wait_until(lambda: small.ready_target() == "blue", "Neo4j answers", SOON_S)
+    assert_alike(heads(small.answers()), heads(before))
+    later = {**json.loads(INCIDENT.read_text(encoding="utf-8").splitlines()[0])}
+    later |= {"event_id": "019cb8a0-0088-7000-8000-0000000000ff", "session_id": "later"}
+    later.pop("parent_event_id", None)
+    small.ask("POST", "/v1/events", json=later)
+    wait_until(lambda: caught_up(small), "both are kept in step", SOON_S)
+    assert verified(small, "--target", "small") == verified(small, "--target", "blue")
+
+
+def test_all_of_it_ends(small: Small) -> None:
+    pids = [small.pid, int(small.holder["pid"])]
+    assert small.run("down")["stopped"]
+    assert not any(map(is_alive, pids))
+    assert not graph_socket(Settings(data_dir=small.folder)).exists()
+    code, told = small.run("status", fails=True)
+    assert code != 0
+    assert "up" in told
