@@ -207,7 +207,7 @@ def show_urls(out: Console, document: dict[str, Any]) -> None:
     if "redis_password_file" in document:
         rows.append(("", f"password in {document['redis_password_file']}"))
     rows += [(f"neo4j {name}", url) for name, url in document["neo4j_urls"].items()]
-    if "neo4j_user" in document:
+    if document["neo4j_urls"] and "neo4j_user" in document:
         login = f"user {document['neo4j_user']}, password in {document['neo4j_password_file']}"
         rows.append(("", login))
     if "api_url" in document:
