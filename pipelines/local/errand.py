@@ -46,7 +46,6 @@ class Errand:
             stdout=subprocess.PIPE,
             start_new_session=True,  # Ctrl-C reaches this process, which ends it
         )
-        self.pid = self._process.pid
         assert self._process.stdin is not None
         sender = Connection(os.dup(self._process.stdin.fileno()), readable=False)
         try:

@@ -13,20 +13,18 @@ import shutil
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar, cast
 from zlib import crc32
 
-import structlog
-
 from pipelines.graph.bulk import BulkFiles, write_files
 from pipelines.graph.memory import MemoryGraph
 from pipelines.graph.port import Graph
 from pipelines.graph.rows import FoundEdge, FoundNode
-from pipelines.ledger.ledger import Tail
+from pipelines.ledger.ledger import Entry
 from pipelines.ledger.registry import Target
 from pipelines.local.data_folder import exclusive_lock, live_servers, run_dir, target_dir
 from pipelines.local.errand import Errand, take
@@ -62,7 +60,6 @@ _LAST: Final = (CHECKPOINT.label, DEAD_LETTER.label)
 """What is not of one tenant, and not in the files."""
 Route = Literal["bolt", "files"]
 Result = TypeVar("Result")
-logger = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
@@ -247,9 +244,11 @@ class _Load:
     # -- folding -----------------------------------------------------------------------------------
 
     def _fold(self, folder: Path) -> Folded:
-        tails = self._services.ledger.tails()
-        until = self._ends(tails)
+        ledger = self._services.ledger
+        tails = ledger.tails()
         entries = sum(tail.seq for tail in tails)
+        last = [ledger.entry_at(n, t.position, t.seq) for n, t in enumerate(tails) if t.seq]
+        until = ends_at(self._services, self._stages, filter(None, last))
         chosen = plan(self._services, "files")
         tasks = [
             FoldTask(
@@ -263,30 +262,14 @@ class _Load:
             for share in range(chosen.shares)
         ]
         total = chosen.shares * sum(one.seq for one in until)
-        parts = _run(tasks, chosen.processes, total, self._progress, what="folding the ledger")
+        parts = run(
+            tasks,
+            processes=chosen.processes,
+            total=total,
+            progress=self._progress,
+            what="folding the ledger",
+        )
         return _together(parts, entries)
-
-    def _ends(self, tails: Sequence[Tail]) -> tuple[Checkpoint, ...]:
-        """Where the ledger ends, for every stage."""
-        services = self._services
-        ledger, active = services.ledger, services.active()
-        ends = []
-        for partition, tail in enumerate(tails):
-            entry = ledger.entry_at(partition, tail.position, tail.seq) if tail.seq else None
-            for stage in self._stages if entry is not None else ():
-                rules = make_fold(stage, services, active)
-                ends.append(
-                    Checkpoint(
-                        stage.name,
-                        partition,
-                        position=tail.position,
-                        seq=tail.seq,
-                        digest=entry.digest if entry is not None else "",
-                        fold_version=stage.fold_version,
-                        models=rules.models,
-                    )
-                )
-        return tuple(ends)
 
     # -- proving -----------------------------------------------------------------------------------
 
@@ -300,7 +283,9 @@ class _Load:
         tasks = [SumTask(self._settings, target, names) for names in (nodes, tuple(EDGES))]
         total = sum(folded.files.counts.values())
         held: Counter[str] = Counter()
-        for part in _run(tasks, len(tasks), total, self._progress, what="comparing"):
+        for part in run(
+            tasks, processes=len(tasks), total=total, progress=self._progress, what="comparing"
+        ):
             held.update(part)
         wrong = [name for name in (*nodes, *EDGES) if (held[name] - folded.sums[name]) % MODULUS]
         schema = list(census_differences(graph.census()))
@@ -309,13 +294,39 @@ class _Load:
             raise OperationFailed(reason=f"{self._name} does not hold what was folded: {names}")
 
 
-def _run(
-    tasks: Sequence[Any], processes: int, total: int, progress: Progress, *, what: str
+def ends_at(
+    services: Services, stages: Sequence[Stage], last: Iterable[Entry]
+) -> tuple[Checkpoint, ...]:
+    """Where each stage stands once it has folded up to the last entry of each partition."""
+    folds = [make_fold(stage, services, services.active()) for stage in stages]
+    return tuple(
+        Checkpoint(
+            rules.stage.name,
+            entry.partition,
+            position=entry.position,
+            seq=entry.seq,
+            digest=entry.digest,
+            fold_version=rules.stage.fold_version,
+            models=rules.models,
+        )
+        for entry in last
+        for rules in folds
+    )
+
+
+def run(
+    tasks: Sequence[FoldTask | SumTask],
+    *,
+    processes: int,
+    total: int,
+    progress: Progress,
+    what: str,
 ) -> list[Any]:
     """What each task came to, so many at a time in children; progress adds up what they send.
 
     Raises:
-        OperationFailed: one of them failed, or ended without a word; the others are ended.
+        OperationFailed: one of them ended without a word; the others are ended.
+        RecollectError: whatever one of them met.
     """
     guard = threading.Lock()
     children: set[Errand] = set()
@@ -334,8 +345,8 @@ def _run(
                     with guard:
                         done[number] = message
                         progress(min(done.total(), total), total, what)
-                elif isinstance(message, str):
-                    raise OperationFailed(reason=message)
+                elif isinstance(message, RecollectError):
+                    raise message
                 else:
                     return message
         raise OperationFailed(reason=f"a process that was {what} ended without a result")
@@ -389,7 +400,7 @@ def _together(parts: Sequence[Folded], entries: int) -> Folded:
 
 
 def main() -> None:
-    """A child: a task from the parent, progress and the result to it, or a reason why not."""
+    """A child: a task from the parent, progress and the result to it, or the error that it met."""
     task, send = take()
     configure_logging(task.settings)
     collect_rarely()
@@ -397,7 +408,7 @@ def main() -> None:
     try:
         send(fold_share(task, send) if isinstance(task, FoldTask) else add_up(task, send))
     except RecollectError as error:
-        send(str(error))
+        send(error)
 
 
 def fold_share(task: FoldTask, tell: Callable[[int], None]) -> Folded:

@@ -24,13 +24,15 @@ from pipelines.graph.memory import MemoryGraph
 from pipelines.local.data_folder import connection_settings, live_servers
 from pipelines.local.python_process import collect_rarely
 from pipelines.local.services import down, drop_target, up
+from pipelines.operations.load import ends_at
 from pipelines.operations.rebuild import NewTarget, rebuild
 from pipelines.proof.expected import LedgerFold
 from pipelines.work.services import Services, make_fold
 from pipelines.work.settings import Settings
 from pipelines.work.stages import STAGES
-from projections.operations import Checkpoint
+from projections.identity import START
 from tests.bench.machine import load, say
+from tests.bench.stack import child_pids, command_line, cpu_seconds, resident_mb
 from tests.bench.texts import locomo_events
 
 _AT_ONCE = 500
@@ -77,12 +79,13 @@ def _measured(folder: Path, events: int, memory_mb: int) -> dict[str, Any]:
         with _Watched() as watched:
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
             own = time.process_time()
-            report = rebuild(services, into=NewTarget("green"))
+            report = rebuild(services, into=NewTarget("green", "files"))
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
             own = time.process_time() - own
-        server = _processor_s(live_servers(folder)["green"].pid)
+        server = cpu_seconds(live_servers(folder)["green"].pid)
         children = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         entries = report.entries
+        derivations = sum(one.stat().st_size for one in folder.glob("derivations.sqlite*"))
         disk = sum(
             file.stat().st_size
             for file in (folder / "neo4j-green" / "data").rglob("*")
@@ -104,6 +107,7 @@ def _measured(folder: Path, events: int, memory_mb: int) -> dict[str, Any]:
             },
             "folding_peak_mb": watched.peak_mb,
             "store_bytes_an_event": round(disk / entries),
+            "derivations_bytes_a_turn": round(derivations / min(entries, len(locomo_events()))),
             "load": load(),
         }
 
@@ -126,23 +130,13 @@ def _fill(services: Services, events: int) -> None:
 
 def _limit(services: Services) -> float:
     """Processor milliseconds an event of one fold of the first events, models asked before."""
-    ends = []
-    for number, tail in enumerate(services.ledger.tails()):
-        share = max(1, tail.seq * _LIMIT_EVENTS // max(_LIMIT_EVENTS, _entries(services)))
-        entry = services.ledger.read(number, Checkpoint("", number).position, share)[-1]
-        for stage in STAGES.values():
-            rules = make_fold(stage, services, services.active())
-            ends.append(
-                Checkpoint(
-                    stage.name,
-                    number,
-                    position=entry.position,
-                    seq=entry.seq,
-                    digest=entry.digest,
-                    fold_version=stage.fold_version,
-                    models=rules.models,
-                )
-            )
+    whole = max(_LIMIT_EVENTS, _entries(services))
+    last = [
+        services.ledger.read(number, START, max(1, tail.seq * _LIMIT_EVENTS // whole))[-1]
+        for number, tail in enumerate(services.ledger.tails())
+        if tail.seq
+    ]
+    ends = ends_at(services, list(STAGES.values()), last)
     took = 0.0
     for _ in range(2):  # the models run in the first
         rules_of = [make_fold(one, services, services.active()) for one in STAGES.values()]
@@ -167,7 +161,7 @@ class _Watched:
 
     def _look(self) -> None:
         while not self._over.wait(0.2):
-            self.peak_mb = max(self.peak_mb, sum(map(_memory_mb, _folding())))
+            self.peak_mb = max(self.peak_mb, round(sum(map(resident_mb, _folding()))))
 
     def __enter__(self) -> _Watched:
         self._thread.start()
@@ -179,30 +173,7 @@ class _Watched:
 
 
 def _folding() -> list[int]:
-    own = f"/proc/{os.getpid()}/task"
-    pids = [int(n) for file in Path(own).glob("*/children") for n in file.read_text().split()]
-    return [pid for pid in pids if b"operations.load" in _command(pid)]
-
-
-def _command(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
-
-
-def _memory_mb(pid: int) -> int:
-    try:
-        text = Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return 0
-    line = next((line for line in text.splitlines() if line.startswith("VmRSS")), "VmRSS 0")
-    return int(line.split()[1]) // 1_024
-
-
-def _processor_s(pid: int) -> float:
-    parts = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(parts[11]) + int(parts[12])) / os.sysconf("SC_CLK_TCK")
+    return [pid for pid in child_pids(os.getpid()) if b"operations.load" in command_line(pid)]
 
 
 if __name__ == "__main__":

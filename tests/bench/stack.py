@@ -244,6 +244,14 @@ def _status_mb(pid: int, name: str) -> float:
     return next((int(line.split()[1]) / 1024 for line in lines if line.startswith(name)), 0.0)
 
 
+def command_line(pid: int) -> bytes:
+    """What a process was started as, a zero byte behind each word; empty where nobody tells."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
 def child_pids(pid: int) -> list[int]:
     """Running children of a process; none where the system does not tell.
 
@@ -251,12 +259,11 @@ def child_pids(pid: int) -> list[int]:
     process, which is everybody's, whoever started it.
     """
     try:
-        program = Path(f"/proc/{pid}/cmdline").read_bytes()
         texts = [file.read_text() for file in Path(f"/proc/{pid}/task").glob("*/children")]
-        pids = [int(number) for text in texts for number in text.split()]
-        others = [child for child in pids if Path(f"/proc/{child}/cmdline").read_bytes() != program]
     except OSError:
         return []
+    pids = [int(number) for text in texts for number in text.split()]
+    others = [child for child in pids if command_line(child) not in (b"", command_line(pid))]
     return [child for child in others if child not in model_process_pids()]
 
 

@@ -24,17 +24,26 @@ from pipelines.local.data_folder import (
     run_dir,
     target_dir,
 )
-from pipelines.local.processes import wait_until
+from pipelines.local.processes import free_port, wait_until
 from pipelines.local.services import down, drop_target, up
 from pipelines.operations.consolidate import consolidate
-from pipelines.operations.load import FILES_FROM, LOADING, PROCESS_MB, plan, shares_of
+from pipelines.operations.load import (
+    FILES_FROM,
+    LOADING,
+    PROCESS_MB,
+    FoldTask,
+    plan,
+    run,
+    shares_of,
+)
 from pipelines.operations.rebuild import NewTarget, RebuildReport, rebuild
 from pipelines.proof.sums import digest_text
 from pipelines.proof.verify import verify
 from pipelines.work.services import Services
 from pipelines.work.settings import Settings
-from projections.errors import OperationFailed
+from projections.errors import LedgerUnavailable, OperationFailed
 from projections.events import Event, content_digest, parse_event
+from tests.bench.stack import child_pids, command_line
 
 pytestmark = pytest.mark.integration
 
@@ -203,33 +212,25 @@ def test_killed_at_any_step_it_leaves_nobody_and_begins_anew(
 
 def folding(pid: int) -> list[int]:
     """The processes that fold for a process."""
-    return [child for child in children(pid) if b"operations.load" in command(child)]
+    return [child for child in child_pids(pid) if b"operations.load" in command_line(child)]
 
 
 def loading(home: Path) -> list[int]:
     """The Java processes that load files into a folder."""
     pids = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
     words = (b"org.neo4j.cli.AdminTool", str(home).encode())
-    return [pid for pid in pids if all(word in command(pid) for word in words)]
-
-
-def children(pid: int) -> list[int]:
-    try:
-        texts = [file.read_text() for file in Path(f"/proc/{pid}/task").glob("*/children")]
-    except OSError:
-        return []
-    return [int(number) for text in texts for number in text.split()]
-
-
-def command(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
+    return [pid for pid in pids if all(word in command_line(pid) for word in words)]
 
 
 def runs(pid: int) -> bool:
-    return bool(command(pid))
+    return bool(command_line(pid))
+
+
+def test_what_a_folding_process_meets_is_what_is_raised(tmp_path: Path) -> None:
+    settings = Settings(redis_url=f"redis://127.0.0.1:{free_port()}", redis_timeout_s=1)
+    task = FoldTask(settings, ("projection",), until=(), share=0, shares=1, folder=tmp_path)
+    with pytest.raises(LedgerUnavailable):
+        run([task], processes=1, total=1, progress=lambda done, total, what: None, what="folding")
 
 
 def test_the_plan_is_told_and_nothing_is_done(folder: Path) -> None:
