@@ -207,6 +207,15 @@ class Reports:
         field = f"{report.command}:{report.target}"
         call_patiently(lambda: self._redis.hset(self._key, field, json.dumps(report.values)))
 
+    def last(self, command: str, target: str) -> dict[str, float]:
+        """The values that a command reported of a target last; none if it never did."""
+        values = (
+            report.values
+            for report in self.all()
+            if (report.command, report.target) == (command, target)
+        )
+        return next(values, {})
+
     def all(self) -> list[Report]:
         """Every last report."""
         stored = call_patiently(lambda: self._redis.hgetall(self._key))

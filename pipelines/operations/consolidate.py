@@ -156,15 +156,7 @@ def redecide(services: Services, *, now_ms: int | None = None) -> ConsolidationR
 
 def last_whole_s(services: Services, target: str) -> float:
     """When a pass last had looked at all tenants to the end, in Unix time; 0: never."""
-    return _last_values(services, target).get("whole_at_s", 0.0)
-
-
-def _last_values(services: Services, target: str) -> dict[str, float]:
-    """What the last pass reported; nothing when there was none."""
-    for report in services.reports.all():
-        if (report.command, report.target) == (CONSOLIDATE_REPORT, target):
-            return report.values
-    return {}
+    return services.reports.last(CONSOLIDATE_REPORT, target).get("whole_at_s", 0.0)
 
 
 class PlannedForgetting(NamedTuple):
@@ -306,7 +298,7 @@ class _Run:
     def _tell(self, duration_s: float, *, whole: bool) -> dict[str, int]:
         """Tell metrics and status what there is after the pass; returns the events by tier."""
         services, target = self._services, self._target
-        before = _last_values(services, target.name)
+        before = services.reports.last(CONSOLIDATE_REPORT, target.name)
         tiers = {tier.value: round(before.get(f"tier_{tier}", 0)) for tier in Tier}
         # a pass of a few sessions would take longer to count all events than for its work
         if whole or not before:

@@ -51,7 +51,7 @@ class StagesHere:
         self._stop = threading.Event()
         self._graph = services.graph(target)
         self._is_fresh = is_in_memory(target.uri)
-        self._decided = self._read_decided() if self._is_fresh else {}
+        self._decided = services.reports.last(DECIDED, target.name) if self._is_fresh else {}
         self._begun_at: list[Tail] = []
         self._is_whole = threading.Event()
         self._runners: list[LiveRunner] = []
@@ -141,12 +141,6 @@ class StagesHere:
     def _progress(self) -> str:
         total = len(STAGES) * sum(tail.seq for tail in self._begun_at)
         return f"it is being folded from the ledger: {total - self._left():,} of {total:,} steps"
-
-    def _read_decided(self) -> dict[str, float]:
-        for report in self._services.reports.all():
-            if (report.command, report.target) == (DECIDED, self._target.name):
-                return report.values
-        return {}
 
     def _note_decided(self) -> None:
         reached = {f"{c.stage}/{c.partition}": float(c.seq) for c in self._graph.checkpoints()}

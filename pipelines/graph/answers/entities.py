@@ -100,9 +100,7 @@ def _summaries_in(seen: Seen) -> list[Row]:
         for node in seen.summaries_of(seen.given["session_id"])
         if (node.values["scope"], node.values["scope_id"]) == wanted
     ]
-    candidates.sort(
-        key=lambda n: (len(n.values["user_ids"] or ()), n.values["user_ids"] or (), n.key)
-    )
+    candidates.sort(key=_by_users)
     return _shown(SUMMARY, candidates[: asked.MAX_PARTS])
 
 
