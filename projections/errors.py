@@ -76,6 +76,15 @@ def _restore(kind: type[RecollectError], data: dict[str, Any]) -> RecollectError
     return kind(**data)
 
 
+def was_interrupted(error: BaseException | None) -> bool:
+    """Whether an error came of Ctrl-C: what was interrupted may fail while it cleans up."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
 class InvalidInput(RecollectError):
     """Invalid input: {summary}"""
 

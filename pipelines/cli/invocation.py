@@ -24,7 +24,6 @@ from pipelines.cli.outcome import (
     REFUSED,
     USAGE,
     report_error,
-    was_interrupted,
     write_json,
 )
 from pipelines.cli.rendering import Progress
@@ -42,6 +41,7 @@ from projections.errors import (
     RecollectError,
     StageBehind,
     UnknownTarget,
+    was_interrupted,
 )
 
 if TYPE_CHECKING:

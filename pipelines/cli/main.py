@@ -15,6 +15,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
@@ -24,6 +25,7 @@ import typer
 from typer.core import TyperGroup
 
 from pipelines.cli import outcome
+from projections.errors import was_interrupted
 
 HELP = """An agent's memory as a graph that is a fold of an event ledger.
 
@@ -281,9 +283,22 @@ def main(arguments: list[str] | None = None) -> None:
     if not debug:
         sys.excepthook = _one_line(json)
     sys.unraisablehook = interrupted_again
-    # Python gives signals back to the system when it ends: an interrupt would then kill a process
-    # that has its exit code already.
-    atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
+    code: Any = None
+
+    def leave() -> None:
+        """The last to run: Python gives signals back to the system when it ends.
+
+        An interrupt would then kill a process that has its exit code already; and one that went
+        through `exec` of a string, as of a dataclass that is being imported, would do so again.
+        """
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        if code == outcome.INTERRUPTED:
+            for stream in (sys.stdout, sys.stderr):
+                with suppress(OSError, ValueError):  # its reader may be gone
+                    stream.flush()
+            os._exit(code)
+
+    atexit.register(leave)
     try:
         code = typer.main.get_command(app).main(given, "recollect", standalone_mode=False)
     except typer.TyperException as error:
@@ -297,7 +312,7 @@ def main(arguments: list[str] | None = None) -> None:
     except (typer.Abort, KeyboardInterrupt):
         code = outcome.INTERRUPTED
     except Exception as error:
-        if debug or not outcome.was_interrupted(error):
+        if debug or not was_interrupted(error):
             raise
         code = outcome.INTERRUPTED
     sys.exit(code)

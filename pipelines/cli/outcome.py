@@ -20,15 +20,6 @@ EXIT_CODES: Mapping[int, str] = {
 }
 
 
-def was_interrupted(error: BaseException | None) -> bool:
-    """Whether an error came of Ctrl-C: what was interrupted may fail while it cleans up."""
-    while error is not None:
-        if isinstance(error, KeyboardInterrupt):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
-
-
 def write_json_line(document: Mapping[str, Any]) -> None:
     """One of many documents, on a line of its own, at once."""
     sys.stdout.write(orjson.dumps(document).decode() + "\n")

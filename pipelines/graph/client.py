@@ -24,6 +24,7 @@ from projections.errors import (
     GraphUnavailable,
     QueryTimeout,
     TransactionTimeout,
+    was_interrupted,
 )
 
 DRIVER_ERRORS = (Neo4jError, DriverError, OSError)
@@ -93,6 +94,8 @@ def driver_errors(timeout_ms: int | None = None) -> Iterator[None]:
     try:
         yield
     except DRIVER_ERRORS as error:
+        if was_interrupted(error):  # nobody may take it for a fault that passes
+            raise KeyboardInterrupt from error
         raise graph_error(error, timeout_ms) from error
 
 

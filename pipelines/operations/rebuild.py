@@ -154,10 +154,12 @@ def replay(
     guard = Lock()
     seen = 0
 
-    def fold(partition: int) -> None:
+    def fold(partition: int, stop: Flag) -> None:
         nonlocal seen
         count = stage.rebuild_batch_size(services.settings)
         for entries in ledger.scan(partition, after, until, count):
+            if stop.is_set():
+                return
             chosen_entries = list(_matching(entries, owner, session))
             failed = runner.refold(partition, chosen_entries)
             with guard:
@@ -449,7 +451,7 @@ class _Rebuild:
         done = total - sum(self._behind(tails, stage) for stage in self.stages)
         guard = Lock()
 
-        def fold(stage: Stage, partition: int) -> None:
+        def fold(stage: Stage, partition: int, stop: Flag) -> None:
             nonlocal done
             for count in fold_partition(
                 ledger=self.ledger,
@@ -463,6 +465,8 @@ class _Rebuild:
                     what = f"{stage.name} of {self.target.name}"
                     self.progress(min(done, total), total, what)
                     self._report(done / max(total, 1))
+                if stop.is_set():
+                    return
 
         partitions = list(range(self.ledger.partitions))
         for stage in self.stages:
@@ -515,22 +519,31 @@ def _matching(entries: Iterable[Entry], tenant: str | None, session: str | None)
             yield entry
 
 
-def _in_threads(call: Callable[[int], None], partitions: Sequence[int], threads: int) -> None:
-    """Call for each partition; the first error ends the rest and is raised."""
-    failed = Flag()
+def _in_threads(call: Callable[[int, Flag], None], partitions: Sequence[int], threads: int) -> None:
+    """Call for each partition; the first error, or Ctrl-C, ends the rest and is raised.
+
+    Args:
+        call: gets a partition, and what says that it is to return before it is through.
+        partitions: which.
+        threads: so many at once.
+    """
+    stop = Flag()
 
     def guarded(partition: int) -> None:
-        if failed.is_set():
+        if stop.is_set():
             return
         try:
-            call(partition)
+            call(partition, stop)
         except BaseException:
-            failed.set()
+            stop.set()
             raise
 
     with ThreadPoolExecutor(threads, thread_name_prefix="fold") as pool:
-        for result in [pool.submit(guarded, partition) for partition in partitions]:
-            result.result()
+        try:
+            for result in [pool.submit(guarded, partition) for partition in partitions]:
+                result.result()
+        finally:
+            stop.set()
 
 
 REDECIDABLE = tuple(stage.name for stage in STAGES.values() if stage.decides)

@@ -477,6 +477,50 @@ except KeyboardInterrupt:
     assert (ended.returncode, ended.stderr) == (130, b"")
 
 
+def test_an_interrupt_of_code_that_is_made_from_text_is_exit_130(tmp_path: Path) -> None:
+    # As of a dataclass that is being imported: Python would kill the process in the end.
+    (tmp_path / "command.py").write_text(
+        """
+from pipelines.cli import main
+
+def load(name):
+    exec("import os, signal, time; os.kill(os.getpid(), signal.SIGINT); time.sleep(30)")
+
+main.load = load
+main.main(["status"])
+"""
+    )
+    ended = subprocess.run(
+        [sys.executable, "-m", "command"],
+        cwd=tmp_path,
+        capture_output=True,
+        timeout=60,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    assert (ended.returncode, ended.stderr) == (130, b"")
+
+
+def test_an_interrupt_ends_what_threads_fold_before_their_partition_is_through() -> None:
+    code = """
+import os, signal, sys, threading
+from pipelines.operations.rebuild import _in_threads
+
+begun = threading.Barrier(3, lambda: os.kill(os.getpid(), signal.SIGINT))
+
+def fold(partition, stop):
+    begun.wait()
+    sys.exit("it goes on") if not stop.wait(30) else None
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+try:
+    _in_threads(fold, [0, 1, 2, 3, 4], 3)
+except KeyboardInterrupt:
+    os._exit(130)
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (130, b"")
+
+
 def test_an_interrupt_is_exit_130(redis_url: str, neo4j_url: str) -> None:
     process = started("import", "-", "--redis", redis_url, "--neo4j", neo4j_url, "--batch", "1")
     assert process.stdin is not None

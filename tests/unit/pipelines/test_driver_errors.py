@@ -97,3 +97,14 @@ def test_what_the_driver_calls_transient_passes() -> None:
     error = as_the_driver_makes_it("Neo.TransientError.Database.DatabaseUnavailable")
     assert isinstance(error, TransientError)
     assert graph_error(error).retryable
+
+
+def test_what_fails_on_the_way_out_of_an_interrupt_is_no_fault_that_passes() -> None:
+    def interrupted() -> None:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise ServiceUnavailable("the connection is in the midst of an answer")
+
+    with pytest.raises(KeyboardInterrupt), driver_errors():
+        interrupted()

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.cli.outcome import was_interrupted
 from pipelines.work.settings import load_settings, refuse_unknown
-from projections.errors import ConfigurationError
+from projections.errors import ConfigurationError, was_interrupted
 
 COMMAND = [sys.executable, "-m", "pipelines.cli.main"]
 
