@@ -15,9 +15,9 @@ from pipelines.columns.client import ColumnsClient
 from pipelines.columns.door import ColumnsDoor
 from pipelines.columns.here import local_columns
 from pipelines.graph.answers.reader import PortReader
-from pipelines.graph.client import connect_neo4j
+from pipelines.graph.client import Neo4jReader, connect_neo4j
 from pipelines.graph.held import is_in_memory, require_whole
-from pipelines.graph.reader import GraphReader, Neo4jReader
+from pipelines.graph.reader import GraphReader
 from pipelines.graph.remote import memory_graph
 from pipelines.ledger.connect import connect_redis
 from pipelines.ledger.ledger import BesideRedis, Ledger

@@ -17,7 +17,8 @@ import redis
 from pipelines.ledger.archive_files import ArchiveFiles
 from pipelines.ledger.archive_store import ANSWER_S, ArchiveStore
 from pipelines.ledger.archived_ids import ArchivedIds, Item
-from pipelines.ledger.connect import LOST, Entry, LedgerKeys, call_patiently
+from pipelines.ledger.connect import call_patiently
+from pipelines.ledger.entries import LOST, Entry, LedgerKeys
 from pipelines.ledger.sealing import Opener
 from pipelines.ledger.segments import (
     Manifest,

@@ -32,14 +32,8 @@ import redis
 from redis.exceptions import RedisError
 
 from pipelines.ledger.archive import Archive
-from pipelines.ledger.connect import (
-    ALTERED,
-    Entry,
-    LedgerKeys,
-    call_patiently,
-    decode_entry,
-    decode_position,
-)
+from pipelines.ledger.connect import call_patiently
+from pipelines.ledger.entries import ALTERED, Entry, LedgerKeys, decode_entry, decode_position
 from projections.errors import (
     ArchiverUnderWay,
     ConfigurationError,

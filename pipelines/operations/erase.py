@@ -20,7 +20,7 @@ from consolidation.decisions import decision_event
 from enrichment.payloads import REQUESTED_EVENT
 from pipelines.graph.port import Graph
 from pipelines.graph.rows import End
-from pipelines.ledger.connect import Entry
+from pipelines.ledger.entries import Entry
 from pipelines.ledger.epoch import PassLease
 from pipelines.ledger.erasing import (
     DESTROYED,

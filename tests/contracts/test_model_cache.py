@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 import pytest
 import redis
 
-from pipelines.ledger.connect import LedgerKeys, connect_redis
+from pipelines.ledger.connect import connect_redis
+from pipelines.ledger.entries import LedgerKeys
 from pipelines.local.processes import free_port
 from pipelines.models import derivations
 from pipelines.models.cache import ByteCache

@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from api.shown_nodes import MAX_SHOWN, ShownNodes
-from pipelines.ledger.connect import LedgerKeys
+from pipelines.ledger.entries import LedgerKeys
 from pipelines.models.cache import ByteCache
 from pipelines.observe import metrics
 

@@ -25,8 +25,8 @@ from api.main import create_app, serve, start_warming
 from api.schemas import Ready
 from api.services import Services
 from api.watcher import Watch
+from pipelines.graph.client import Neo4jReader
 from pipelines.graph.neo4j import Neo4jGraph
-from pipelines.graph.reader import Neo4jReader
 from pipelines.ledger.connect import connect_redis
 from pipelines.ledger.registry import Target, Targets
 from pipelines.local.servers import Neo4jServer, ValkeyServer
