@@ -1,9 +1,9 @@
-"""The form of a vector: of unit length, and kept as whole numbers.
+"""The form of a vector.
 
-Every vector that the graph holds is of that form, fresh or not, so it is the same whether a model
-just made it or a store kept it: 384 components of one byte each, from -127 to 127 (127 is the
-largest of the vector), times the scale, which gives the vector its unit length back. So a cosine is
-a product of whole numbers over their norms, the same on every machine.
+Every vector that the graph holds is of unit length and kept as whole numbers, fresh or not, so it
+is the same whether a model just made it or a store kept it: 384 components of one byte each, from
+-127 to 127 (127 is the largest of the vector), times the scale, which gives the vector its unit
+length back. So a cosine is a product of whole numbers over their norms, the same on every machine.
 """
 
 from __future__ import annotations

@@ -13,8 +13,9 @@ import orjson
 
 from pipelines.ledger.sealing import Opener, opened, unsealed_part
 from projections.errors import EntryHeldOut, UndecodableEntry
-from projections.events import Event, content_digest
+from projections.events import Event, content_digest, decode_event
 from projections.identity import KEY_DIGEST_BYTES, START, Position, event_key_digest
+from projections.operations import Checkpoint
 
 DATA_FIELD = b"e"
 SEQ_FIELD = b"s"
@@ -76,6 +77,14 @@ class Entry(NamedTuple):
             return event_key_digest(str(envelope["tenant"]), str(envelope["event_id"]))
         except (orjson.JSONDecodeError, KeyError, TypeError):
             return bytes(KEY_DIGEST_BYTES)
+
+    @property
+    def tenant(self) -> str | None:
+        """Whose it is, sealed or not; None: nobody can read that."""
+        try:
+            return decode_event(unsealed_part(self.data)).tenant
+        except UndecodableEntry:
+            return None
 
     def opened_by(self, opener: Opener | None) -> Entry:
         """The same, opened by these keys."""
@@ -229,6 +238,15 @@ class LedgerKeys:
     def members(self, group: str) -> str:
         """Heartbeats of a consumer group's workers."""
         return f"{self.prefix}:members:{group}"
+
+
+def is_at(checkpoint: Checkpoint, entry: Entry) -> bool:
+    """Whether an entry with a checkpoint's position is the one that the checkpoint was made at."""
+    if entry.fault == ALTERED:
+        return entry.seq in (0, checkpoint.seq)
+    # A checkpoint behind an entry that was held out has no digest.
+    digests = ("", content_digest(entry.data).hex())
+    return entry.seq == checkpoint.seq and checkpoint.digest in digests
 
 
 def bucket_of(key: bytes, buckets: int) -> int:

@@ -215,7 +215,7 @@ class Ledger:
             partitions=partitions,
             id_buckets=id_buckets,
             checkpoints=checkpoints,
-            archive=self.archive,
+            archived=self.archive.has_entry_of,
         )
         self._damage = Damage(redis, self.keys, id_buckets=id_buckets, opener=self.vault)
         self._script = ""

@@ -257,5 +257,10 @@ def _first(*values: Any) -> Any:
     return next((value for value in values if value is not None), None)
 
 
+def event_row(node: FoundNode) -> dict[str, Any]:
+    """An event with all that was kept of its words."""
+    return {"node": columns(EVENT, node), "text": node.values["text"] or ""}
+
+
 Answer = Callable[[Seen], list[Row]]
 """How a question is answered from what its reader may see."""
