@@ -592,12 +592,6 @@ def _looks_for_positions(redis_url: str) -> int:
     return int(info.get("cmdstat_xrange", {}).get("calls", 0))
 
 
-@pytest.fixture
-def api(redis_url: str, neo4j_url: str) -> Iterator[Api]:
-    with running_api(redis_url, neo4j_url) as running:
-        yield running
-
-
 def test_openapi_documents_models_problems_and_security(api: Api) -> None:
     with api.client(None) as client:
         document: dict[str, Any] = client.get("/openapi.json").json()

@@ -28,7 +28,6 @@ from tests.integration.api_support import (
     Graph,
     assert_problem,
     envelope,
-    running_api,
 )
 
 pytestmark = pytest.mark.integration
@@ -47,12 +46,6 @@ def driver(neo4j_url: str) -> Iterator[neo4j.Driver]:
 @pytest.fixture
 def graph(driver: neo4j.Driver) -> Graph:
     return Graph(driver)
-
-
-@pytest.fixture
-def api(redis_url: str, neo4j_url: str) -> Iterator[Api]:
-    with running_api(redis_url, neo4j_url) as running:
-        yield running
 
 
 def event_at(minutes_ago: float, **fields: Any) -> dict[str, Any]:
