@@ -9,7 +9,8 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from pipelines.ledger.ledger import Entry, Ledger
+from pipelines.ledger.entries import Entry
+from pipelines.ledger.ledger import Ledger
 from pipelines.observe import metrics
 from projections.errors import UndecodableEntry
 from projections.events import is_system_event

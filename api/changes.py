@@ -27,7 +27,8 @@ from api.change_schemas import NOW
 from api.stored_events import sees, stored
 from enrichment.event_kinds import EventKind, event_kind
 from pipelines.graph.reads.scope import Scope
-from pipelines.ledger.ledger import CLOCK_AHEAD_S, Entry, Ledger
+from pipelines.ledger.entries import Entry
+from pipelines.ledger.ledger import CLOCK_AHEAD_S, Ledger
 from pipelines.ledger.sealing import unsealed_part
 from pipelines.ledger.sequence import LedgerSequence, Stretch, last_position
 from pipelines.observe import logs

@@ -6,18 +6,15 @@ in `/health/ready` and answers 503 until they are back.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import Lock
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from pipelines.columns.client import ColumnsClient
 from pipelines.columns.door import ColumnsDoor
-from pipelines.columns.here import local_columns
-from pipelines.graph.answers.reader import PortReader
-from pipelines.graph.client import connect_neo4j
+from pipelines.graph.client import Neo4jReader, connect_neo4j
 from pipelines.graph.held import is_in_memory, require_whole
-from pipelines.graph.reader import GraphReader, Neo4jReader
+from pipelines.graph.reader import GraphReader
 from pipelines.graph.remote import memory_graph
 from pipelines.ledger.connect import connect_redis
 from pipelines.ledger.ledger import BesideRedis, Ledger
@@ -28,46 +25,35 @@ from pipelines.work.settings import Settings
 from projections.errors import GraphUnavailable, LedgerUnavailable
 from projections.operations import Checkpoint
 
-if TYPE_CHECKING:
-    from pipelines.graph.client import GraphDriver
-
 
 class OpenGraph(NamedTuple):
     """A graph that is read from: what is shown by its reader, what is found by its columns."""
 
     reader: GraphReader
     columns: ColumnsDoor
+    close: Callable[[], None]
+
+
+Opens = Callable[[Target, Settings], OpenGraph]
+"""Opens the graph of a target: how depends on which store holds it."""
 
 
 class _Graph:
     """A graph in use by some requests; closed when it is retired and the last one is done."""
 
-    def __init__(self, target: Target, settings: Settings) -> None:
+    def __init__(self, target: Target, opened: OpenGraph) -> None:
         self.target = target
-        self._driver: GraphDriver | None = None
-        if is_in_memory(target.uri):
-            graph = memory_graph(target.uri, settings)
-            columns = local_columns(target.uri, graph, settings)
-            self.open = OpenGraph(PortReader(graph), columns)
-        else:
-            self._driver = connect_neo4j(target.uri, settings)
-            client = ColumnsClient(target.uri, target.database, settings)
-            self.open = OpenGraph(Neo4jReader(self._driver, target.database), client)
+        self.open = opened
         self.users = 0
         self.retired = False
-
-    def close(self) -> None:
-        """Hang up."""
-        if self._driver is not None:
-            self._driver.close()
-        self.open.columns.close()
 
 
 class ActiveGraph:
     """The graph that reads are answered from; follows the pointer without failing a read."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, opens: Opens) -> None:
         self._settings = settings
+        self._opens = opens
         self._lock = Lock()
         self._current: _Graph | None = None
         self._coming: _Graph | None = None
@@ -91,7 +77,7 @@ class ActiveGraph:
             return False
         if coming is None or _place(coming.target) != _place(target):
             self._retire(coming)
-            coming = self._coming = _Graph(target, self._settings)
+            coming = self._coming = _Graph(target, self._opens(target, self._settings))
         if current is not None and not coming.open.columns.state().is_loaded:
             return False
         with self._lock:
@@ -119,7 +105,7 @@ class ActiveGraph:
                 graph.users -= 1
                 close = graph.retired and graph.users == 0
             if close:
-                graph.close()
+                graph.open.close()
 
     @contextmanager
     def reader(self) -> Iterator[GraphReader]:
@@ -142,7 +128,7 @@ class ActiveGraph:
             graph.retired = True
             close = graph.users == 0
         if close:
-            graph.close()
+            graph.open.close()
 
 
 def _place(target: Target) -> tuple[str, str, str]:
@@ -154,14 +140,15 @@ class Connections:
 
     Args:
         settings: where they are.
+        opens: the graph of a target.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, opens: Opens) -> None:
         self._settings = settings
         self._redis = connect_redis(settings)
         self._ledger: Ledger | None = None
         self.targets = Targets(self._redis, settings.prefix)
-        self.graph = ActiveGraph(settings)
+        self.graph = ActiveGraph(settings, opens)
 
     @property
     def ledger(self) -> Ledger:

@@ -32,7 +32,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from api.browse_schemas import DeadLettersRetried
-from api.connections import Connections
+from api.connections import Connections, OpenGraph
 from api.dependencies import Keyring
 from api.edge import server_config
 from api.errors import (
@@ -76,11 +76,18 @@ from api.services import Deadline, ReadContext, Services, clock_ms
 from api.share import ALONE, Share
 from api.watcher import Watch
 from api.why_schemas import WhyQuery
+from pipelines.columns.client import ColumnsClient
+from pipelines.columns.here import local_columns
+from pipelines.graph.answers.reader import PortReader
+from pipelines.graph.client import Neo4jReader, connect_neo4j
+from pipelines.graph.held import is_in_memory
 from pipelines.graph.reader import GraphRead
 from pipelines.graph.reads.entities import EntityReads
 from pipelines.graph.reads.facts import FactFilter, FactReads
 from pipelines.graph.reads.scope import operator_scope
+from pipelines.graph.remote import memory_graph
 from pipelines.graph.rows import RETRIEVED, wire_id
+from pipelines.ledger.registry import Target
 from pipelines.local.python_process import collect_rarely
 from pipelines.observe import logs
 from pipelines.work.settings import ALL_TENANTS, Settings
@@ -237,6 +244,22 @@ Every error is a problem (RFC 9457, `application/problem+json`). Every answer ca
 """
 
 
+def open_graph(target: Target, settings: Settings) -> OpenGraph:
+    """The graph of a target: in the memory of a process, or in a Neo4j."""
+    if is_in_memory(target.uri):
+        graph = memory_graph(target.uri, settings)
+        columns = local_columns(target.uri, graph, settings)
+        return OpenGraph(PortReader(graph), columns, columns.close)
+    driver = connect_neo4j(target.uri, settings)
+    client = ColumnsClient(target.uri, target.database, settings)
+
+    def close() -> None:
+        driver.close()
+        client.close()
+
+    return OpenGraph(Neo4jReader(driver, target.database), client, close)
+
+
 def create_app(settings: Settings, share: Share = ALONE) -> FastAPI:
     """The ASGI application; connects when it starts.
 
@@ -248,7 +271,7 @@ def create_app(settings: Settings, share: Share = ALONE) -> FastAPI:
         ConfigurationError: there is no API key and `insecure_dev` is not set.
     """
     check_settings(settings)
-    connections = Connections(settings)
+    connections = Connections(settings, open_graph)
     watch = Watch(settings, connections, fresh=lambda cold: start_warming(services, cold=cold))
     services = Services(settings, connections, watch, share)
 

@@ -20,13 +20,12 @@ from api.changes import LONGEST_BELL_MS, Changes
 from api.connections import Connections
 from api.edge import EdgeLimits
 from api.errors import ApiProblem
-from api.limits import Limits
+from api.limits import Limits, StreamSlots
 from api.retrieval.graph_scores import ActivationConfig
 from api.retrieval.intent import SeedRules
 from api.retrieval.policy import policy_of
 from api.share import ALONE, Share
 from api.shown_nodes import ShownNodes
-from api.stream_slots import StreamSlots
 from api.watcher import Watch
 from consolidation.forgetting_payloads import FactKey
 from enrichment.payloads import offered_event

@@ -7,7 +7,7 @@ from typing import Any, Final
 from api.schemas import Provenance, StoredEvent
 from enrichment.payloads import FACT_ASSERTED, FACT_RETRACTED, FEEDBACK_EVENT
 from pipelines.graph.reads.scope import Scope
-from pipelines.ledger.ledger import Entry
+from pipelines.ledger.entries import Entry
 from projections.events import Event, as_envelope, is_system_event
 
 PROVENANCE: Final = ("global_position", "occurred_at", "session_id", "agent_id", "trace_id")

@@ -23,7 +23,7 @@ from consolidation.summary_payloads import (
     Summary,
     summary_id,
 )
-from enrichment.similarity import vector_of
+from enrichment.vectors import vector_of
 from projections.events import Event, canonical_json
 from projections.identity import Position
 from projections.operations import (

@@ -1,107 +1,24 @@
-"""Which events are alike: SIMILAR_TO from candidates, capped, and the vectors that say so.
+"""Which events are alike: SIMILAR_TO from candidates, capped.
 
 One edge a pair, smaller event id first. Approximate: which candidates are found depends on the
 nearest-neighbour search, and on who came first. What always holds is checked by `verify`: the score
 is the cosine of the two embeddings, above the threshold, and no event has more edges than the cap.
-
-Every vector that the graph holds is of unit length and kept as whole numbers, fresh or not, so it
-is the same whether a model just made it or a store kept it: 384 components of one byte each, from
--127 to 127 (127 is the largest of the vector), times the scale, which gives the vector its unit
-length back. So a cosine is a product of whole numbers over their norms, the same on every machine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from enrichment.vectors import cosines, levels
 from projections.operations import (
     MergeEdge,
     Operation,
     RemoveEdge,
 )
 from projections.schema import SIMILAR_TO
-
-MOST: Final = 127
-"""The largest component, by magnitude."""
-_SCALE_BYTES: Final = 4
-
-Levels = NDArray[np.float32]
-"""One row for each vector, of whole numbers from -127 to 127: float32 holds their products, and
-sums of 1,000 of these, exactly."""
-
-
-def kept_bytes(dimensions: int) -> int:
-    """How long a kept vector is."""
-    return dimensions + _SCALE_BYTES
-
-
-def pack(vectors: Sequence[bytes]) -> list[bytes]:
-    """Vectors as they are kept: a signed byte for each component, then the float32 scale.
-
-    Args:
-        vectors: little-endian float32, of one dimension, about unit length; a vector of zeros, or
-            one that is not finite, becomes zeros with scale 0.
-    """
-    if not vectors:
-        return []
-    rows = levels(vectors)
-    norms = np.sqrt((rows.astype(np.float64) ** 2).sum(axis=1))
-    scales = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0).astype("<f4")
-    return [
-        row.tobytes() + scale.tobytes()
-        for row, scale in zip(rows.astype("i1"), scales, strict=True)
-    ]
-
-
-def unpack(packed: Sequence[bytes]) -> list[bytes]:
-    """Kept vectors as little-endian float32, each of unit length up to rounding.
-
-    Args:
-        packed: of one dimension.
-    """
-    if not packed:
-        return []
-    table = np.frombuffer(b"".join(packed), "i1").reshape(len(packed), -1)
-    scales = np.ascontiguousarray(table[:, -_SCALE_BYTES:]).view("<f4")
-    vectors = table[:, :-_SCALE_BYTES].astype("<f4") * scales
-    return [row.tobytes() for row in vectors]
-
-
-def levels(vectors: Sequence[bytes]) -> Levels:
-    """The whole numbers of vectors, kept before or not: of unpacked ones those they were made of.
-
-    Args:
-        vectors: little-endian float32, of one dimension, at least one.
-    """
-    table = np.frombuffer(b"".join(vectors), "<f4").reshape(len(vectors), -1).astype(np.float64)
-    largest = np.abs(table).max(axis=1, keepdims=True)
-    sound = np.isfinite(largest) & (largest > 0)
-    shares = np.divide(table, largest, out=np.zeros_like(table), where=sound)
-    rows: Levels = np.rint(shares * MOST).astype(np.float32)
-    return rows
-
-
-def cosines(rows: Levels, others: Levels) -> NDArray[np.float64]:
-    """Cosine of each row with each of the others, -1 to 1; 0 with a vector of zeros.
-
-    Exact up to the last division: the sums are of whole numbers below 2^24, whatever their order.
-    """
-    products = (rows @ others.T).astype(np.float64)
-    norms = np.sqrt(np.outer(_squares(rows), _squares(others)))
-    cosines: NDArray[np.float64] = np.divide(
-        products, norms, out=np.zeros_like(products), where=norms > 0
-    )
-    return cosines
-
-
-def _squares(rows: Levels) -> NDArray[np.float64]:
-    squares: NDArray[np.float64] = (rows * rows).sum(axis=1).astype(np.float64)
-    return squares
-
 
 THRESHOLD = 0.85
 """Plain cosine above which two events are alike (S0)."""
@@ -235,11 +152,3 @@ def similar_edges(
             for (t, a, b), score in sorted(merged.items())
         ),
     ]
-
-
-def vector_of(data: bytes | None) -> list[float] | None:
-    """The numbers of a vector; Neo4j Community keeps lists of floats only."""
-    if data is None:
-        return None
-    numbers: list[float] = np.frombuffer(data, dtype="<f4").tolist()
-    return numbers

@@ -45,8 +45,9 @@ from enrichment.ports import Analysis, EventText
 from enrichment.records import changed_facts, structured_facts
 from enrichment.resolution import KnownEntity, Newcomer, comparisons, decisions, is_comparable
 from enrichment.similarity import Pair as SimilarPair
-from enrichment.similarity import similar_edges, vector_of
+from enrichment.similarity import similar_edges
 from enrichment.text import stored_text
+from enrichment.vectors import vector_of
 from enrichment.wishes import wish_facts
 from enrichment.writes import MAX_CLAIMS
 from projections.events import SYSTEM_EVENTS, Event, is_system_event

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from pipelines.ledger.connect import LOST, Entry
+from pipelines.ledger.entries import LOST, Entry
 from pipelines.operations import archive as archiving
 from pipelines.operations.archive import ArchiveReport, archive
 from projections.events import Event

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,13 @@ def module_redis_url(valkey: ValkeyServer) -> str:
 def neo4j_url(neo4j: Neo4jServer) -> str:
     """URL of a Neo4j without nodes; constraints and indexes of earlier tests may be there."""
     return emptied_neo4j(neo4j)
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A private one whose path is short enough for a socket."""
+    with tempfile.TemporaryDirectory(prefix="rc-", dir="/tmp") as made:
+        yield Path(made)
 
 
 @pytest.fixture

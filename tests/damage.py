@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pipelines.ledger.connect import LedgerKeys, decode_position
+from pipelines.ledger.entries import LedgerKeys, decode_position
 from projections.identity import Position
 
 Fields = dict[bytes, bytes]

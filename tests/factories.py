@@ -8,8 +8,7 @@ from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
 
-from pipelines.ledger.connect import Block
-from pipelines.ledger.ledger import Entry
+from pipelines.ledger.entries import Block, Entry
 from projections.events import Event, encode_event, event_partition
 from projections.identity import Position
 

@@ -10,7 +10,7 @@ import orjson
 
 from pipelines.graph.memory import MemoryGraph
 from pipelines.graph.port import Graph
-from pipelines.ledger.connect import Block
+from pipelines.ledger.entries import Block
 from pipelines.operations.export.events import event_lines
 from pipelines.operations.export.selection import ExportReport, Selection
 from pipelines.operations.formats.table import event_items

@@ -10,8 +10,8 @@ from typing import Any, cast
 
 from pipelines.graph.port import Graph
 from pipelines.graph.rows import FoundEdge, FoundNode
-from pipelines.ledger.connect import Block
-from pipelines.ledger.ledger import Appended, Entry
+from pipelines.ledger.entries import Block, Entry
+from pipelines.ledger.ledger import Appended
 from pipelines.ledger.registry import Target
 from pipelines.models.derivations import Derivations
 from pipelines.models.loaded import models_in_use

@@ -14,7 +14,7 @@ from consolidation.retention import RetentionPolicy
 from pipelines.graph.memory import MemoryGraph
 from pipelines.graph.port import Graph
 from pipelines.graph.rows import FoundEdge, FoundNode
-from pipelines.ledger.connect import Block
+from pipelines.ledger.entries import Block
 from pipelines.ledger.ledger import Appended
 from pipelines.operations.passes.deciding import PassReport
 from pipelines.operations.passes.run import CommunitySettings, Pass

@@ -19,11 +19,11 @@ from consolidation.forgetting_payloads import (
 from consolidation.stage import consolidate, derive, reach
 from enrichment.names import entity_id
 from enrichment.ports import Analysis
-from enrichment.similarity import pack, unpack
 from enrichment.stage import enrich
+from enrichment.vectors import pack, unpack
 from pipelines.graph.memory import MemoryGraph
 from pipelines.graph.rows import FoundEdge
-from pipelines.ledger.connect import Block
+from pipelines.ledger.entries import Block
 from pipelines.ledger.ledger import Ledger
 from pipelines.work.catch_up import fold_again, returning
 from pipelines.work.enriching import Deriver

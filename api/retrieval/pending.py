@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from enrichment.text import event_text, stored_text
 from pipelines.graph.reader import GraphNode
 from pipelines.graph.reads.scope import Scope
-from pipelines.ledger.ledger import Entry, Ledger
+from pipelines.ledger.entries import Entry
+from pipelines.ledger.ledger import Ledger
 from projections.events import is_system_event
 from projections.schema import EVENT
 from projections.structural import event_node

@@ -23,7 +23,7 @@ from api.browse_schemas import (
 from api.dependencies import Admin, ServicesOf, body_of, documented_body, no_query
 from api.errors import BODY_PROBLEMS, READ_PROBLEMS, ApiProblem, problem_responses
 from api.services import Caller, Services
-from pipelines.graph.reader import STATUS_TIMEOUT_MS, DeadLetter
+from pipelines.graph.reader import STATUS_TIMEOUT_MS, DeadLetter, LettersAsked
 from pipelines.ledger.registry import LetterPlace
 from projections.schema import DROPPED
 
@@ -96,10 +96,8 @@ def _target(services: Services) -> str:
 
 def _letters(services: Services, caller: Caller, **which: Any) -> list[DeadLetter]:
     with services.connections.graph.reader() as reader:
-        return reader.read(
-            lambda read: read.dead_letters(tenant=caller.tenant, **which),
-            timeout_ms=STATUS_TIMEOUT_MS,
-        )
+        wanted = LettersAsked(tenant=caller.tenant, **which)
+        return reader.read(lambda read: read.dead_letters(wanted), timeout_ms=STATUS_TIMEOUT_MS)
 
 
 def _shown(letter: DeadLetter) -> dict[str, Any]:

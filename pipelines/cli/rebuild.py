@@ -14,7 +14,7 @@ from pipelines.cli.invocation import STAGE_NAMES, Invocation, command, stage_nam
 from pipelines.cli.outcome import FAILED, OK, WHOLE_GRAPH, report_error
 from pipelines.cli.rendering import moment, show_report, show_verified
 from pipelines.ledger.check import check as check_ledger
-from pipelines.ledger.connect import before
+from pipelines.ledger.entries import before
 from pipelines.ledger.registry import Target
 from pipelines.local.data_folder import read_state
 from pipelines.local.python_process import collect_rarely, step_back

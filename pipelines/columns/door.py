@@ -6,31 +6,11 @@ import math
 import secrets
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Set, ValuesView
 from typing import Any, Final, NamedTuple
 
-from pipelines.columns.reads import (
-    Beside,
-    ColumnReads,
-    Mentions,
-    SessionAsked,
-    SessionList,
-    SessionPage,
-    SessionsAsked,
-    Wanted,
-)
-from pipelines.columns.records import (
-    Array,
-    Finding,
-    ListAsked,
-    Listed,
-    OpenAsked,
-    OpenThings,
-    Standings,
-    Steps,
-    Stories,
-    StoriesAsked,
-)
+from pipelines.columns.reads import ColumnReads
+from pipelines.columns.records import Array, Finding
 from pipelines.columns.wire import (
     ANSWERS,
     FINDING,
@@ -41,14 +21,6 @@ from pipelines.columns.wire import (
     Question,
 )
 from pipelines.graph.reads.scope import Scope
-from pipelines.graph.rows import (
-    EntityName,
-    EntitySurroundings,
-    Hits,
-    Least,
-    SessionCandidates,
-    Signalled,
-)
 from pipelines.observe import metrics
 from pipelines.work.settings import Settings
 from projections.errors import GraphUnavailable, QueryTimeout
@@ -94,7 +66,7 @@ class ColumnsDoor(ABC):
             fresh: they know what was committed before the first of them was asked, unless that
                 takes longer than half of its time.
         """
-        return RemoteReads(self, scope, timeout_ms, fresh=fresh)
+        return RemoteReads(self, scope, timeout_ms, fresh=fresh)  # type: ignore[abstract]  # below
 
     def ask(self, question: Question) -> Any:
         """The answer to a question.
@@ -180,7 +152,7 @@ def ledger_login(settings: Settings) -> LedgerLogin:
 
 
 class RemoteReads(ColumnReads):
-    """The questions, asked of the process.
+    """The questions of `ColumnReads`, each asked of whoever holds the columns by its name.
 
     Args:
         client: asks it.
@@ -198,135 +170,9 @@ class RemoteReads(ColumnReads):
         self._until_s = time.monotonic() + timeout_ms / 1_000
         self._fresh = fresh
 
-    def session(self, session_id: str, names: Sequence[str]) -> SessionAsked:
-        """The last events of a session, and which of canonical names somebody acts under."""
-        answer: SessionAsked = self._ask("session", session_id, names)
-        return answer
-
-    def session_user(self, session_id: str) -> str | None:
-        """The user of a session, by its last events, whoever looks; None: they are of nobody."""
-        answer: str | None = self._ask("session_user", session_id)
-        return answer
-
-    def sessions(self, wanted: SessionsAsked) -> SessionList:
-        """The sessions in which the viewer sees something, the newest first."""
-        answer: SessionList = self._ask("sessions", wanted)
-        return answer
-
-    def session_page(
-        self, session_id: str, behind: tuple[int, str] | None, limit: int
-    ) -> SessionPage:
-        """The events of a session in order, behind (time, event id)."""
-        answer: SessionPage = self._ask("session_page", session_id, behind, limit)
-        return answer
-
-    def session_candidates(self, session_id: str, limit: int) -> SessionCandidates:
-        """What of a session may be in its context."""
-        answer: SessionCandidates = self._ask("session_candidates", session_id, limit)
-        return answer
-
-    def text_hits(self, stems: Sequence[str], limit: int) -> Hits:
-        """Events whose text holds the stems, the best first, and those kept from the viewer."""
-        answer: Hits = self._ask("text_hits", stems, limit)
-        return answer
-
-    def vector_hits(self, vector: Sequence[float], limit: int) -> Hits:
-        """The nearest events by plain cosine, the nearest first; see `text_hits`."""
-        answer: Hits = self._ask("vector_hits", vector, limit)
-        return answer
-
-    def standings(self, wanted: Wanted) -> Standings:
-        """Events that the viewer sees."""
-        answer: Standings = self._ask("standings", wanted)
-        return answer
-
-    def last_ms(self, until_ms: int) -> int | None:
-        """When the newest event before a moment occurred."""
-        answer: int | None = self._ask("last_ms", until_ms)
-        return answer
-
-    def listed(self, question: ListAsked) -> Listed:
-        """See `ColumnReads`."""
-        answer: Listed = self._ask("listed", question)
-        return answer
-
-    def open_things(self, question: OpenAsked) -> OpenThings:
-        """What was opened and is not known to be closed."""
-        answer: OpenThings = self._ask("open_things", question)
-        return answer
-
-    def stories(self, question: StoriesAsked) -> Stories:
-        """The stories that a question may be answered from."""
-        answer: Stories = self._ask("stories", question)
-        return answer
-
-    def pending(self, event_ids: Sequence[str]) -> list[str]:
-        """Those of some events that are not in the graph yet."""
-        answer: list[str] = self._ask("pending", event_ids)
-        return answer
-
-    def vectors(self, event_ids: Sequence[str]) -> Array:
-        """Vectors of unit length, a row an event; zeros of one that has none or is not seen."""
-        answer: Array = self._ask("vectors", event_ids)
-        return answer
-
-    def steps(self, node_ids: Iterable[str], caps: Mapping[str, int]) -> Steps:
-        """The edges around some nodes, at most `caps` of each type at each, the best of them."""
-        answer: Steps = self._ask("steps", list(node_ids), dict(caps))
-        return answer
-
-    def beside(self, start: Beside, least: Least) -> list[Signalled]:
-        """Events nobody asked for, the most telling first."""
-        answer: list[Signalled] = self._ask("beside", start, least)
-        return answer
-
-    def found(self, words: Sequence[str], names: Sequence[str], limit: int) -> list[EntityName]:
-        """Entities by the words of their names, then by a canonical name; each once."""
-        answer: list[EntityName] = self._ask("found", words, names, limit)
-        return answer
-
-    def found_by_name(self, names: Sequence[str], limit: int) -> list[EntityName]:
-        """Entities with one of the canonical names."""
-        answer: list[EntityName] = self._ask("found_by_name", names, limit) if names else []
-        return answer
-
-    def found_by_id(self, ids: Sequence[str]) -> list[EntityName]:
-        """Entities of the ids."""
-        answer: list[EntityName] = self._ask("found_by_id", ids) if ids else []
-        return answer
-
-    def found_near(self, vector: Sequence[float], limit: int) -> list[tuple[EntityName, float]]:
-        """Entities with the nearest names, and the plain cosine, the nearest first."""
-        answer: list[tuple[EntityName, float]] = self._ask("found_near", vector, limit)
-        return answer
-
-    def same_as(self, ids: Iterable[str]) -> list[tuple[str, str]]:
-        """Pairs that were found to be the same, from the ids on as far as five steps lead."""
-        starts = list(ids)
-        answer: list[tuple[str, str]] = self._ask("same_as", starts) if starts else []
-        return answer
-
-    def mentioned(self, ids: Iterable[str]) -> dict[str, int]:
-        """How many events that the viewer sees mention an entity that it knows, by id."""
-        answer: dict[str, int] = self._ask("mentioned", list(ids))
-        return answer
-
-    def mentions(self, ids: Iterable[str], before: tuple[int, str], limit: int) -> Mentions:
-        """The newest events that mention any of the entities, behind (time, event id)."""
-        answer: Mentions = self._ask("mentions", list(ids), before, limit)
-        return answer
-
-    def newest_mentions(self, ids: Iterable[str], limit: int) -> dict[str, list[str]]:
-        """Ids of the newest events that mention an entity, by its id."""
-        answer: dict[str, list[str]] = self._ask("newest_mentions", list(ids), limit)
-        return answer
-
-    def surroundings(self, ids: Iterable[str]) -> dict[str, EntitySurroundings]:
-        """How an entity stands in the graph of facts, by id."""
-        answer: dict[str, EntitySurroundings] = self._ask("surroundings", list(ids))
-        return answer
-
     def _ask(self, name: str, *arguments: Any) -> Any:
+        if name in _NONE_OF_NONE and not arguments[0]:
+            return []
         left_ms = math.ceil(1_000 * (self._until_s - time.monotonic()))
         if left_ms <= 0:
             raise QueryTimeout(timeout_ms=self._timeout_ms, reason=LATE)
@@ -335,3 +181,25 @@ class RemoteReads(ColumnReads):
             answer = self._client.ask(question)
         self._fresh = False  # what comes after knows as much
         return answer
+
+
+_NONE_OF_NONE: Final = frozenset(("found_by_name", "found_by_id", "same_as"))
+"""Questions about some of a kind: of none there is nothing to ask."""
+
+
+def _asking(name: str) -> Callable[..., Any]:
+    def ask(reads: RemoteReads, *arguments: Any) -> Any:
+        return reads._ask(name, *map(_whole, arguments))
+
+    return ask
+
+
+def _whole(argument: Any) -> Any:
+    """What can be sent: a list of what is only run through, a dict of any mapping."""
+    if isinstance(argument, Mapping):
+        return dict(argument)
+    return list(argument) if isinstance(argument, (Iterator, Set, ValuesView)) else argument
+
+
+for _name in ANSWERS:
+    setattr(RemoteReads, _name, _asking(_name))

@@ -15,7 +15,7 @@ from pipelines.columns.events import PROPERTIES
 from pipelines.columns.readings import Readings, tenant_of
 from pipelines.columns.tenant import Tenant
 from pipelines.graph.rows import Advanced, FoundNode
-from pipelines.ledger.connect import Entry
+from pipelines.ledger.entries import Entry
 from pipelines.ledger.sealing import sealed_by
 from projections.events import is_system_event
 from projections.identity import START, Position

@@ -17,7 +17,8 @@ from pipelines.columns.follow import CHANGES, Columns
 from pipelines.columns.pending import MOST_PENDING, Accepted, accepted
 from pipelines.columns.rounds import Rounds
 from pipelines.columns.wire import LedgerLogin
-from pipelines.ledger.connect import Entry, before, connect_redis
+from pipelines.ledger.connect import connect_redis
+from pipelines.ledger.entries import Entry, before
 from pipelines.ledger.tail import LedgerTail
 from pipelines.observe import logs
 from pipelines.work.settings import Settings

@@ -19,7 +19,7 @@ from typing import Final
 import numpy
 import simsimd
 
-from enrichment.similarity import levels
+from enrichment.vectors import levels
 from pipelines.columns.tables import NOBODY, Array, Bits, ByRow, Rows, Table, best
 
 _K1: Final = 1.2

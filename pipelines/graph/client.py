@@ -1,4 +1,4 @@
-"""The one client of Neo4j: sessions, time limits, errors, and parameters that do not print.
+"""The one client of Neo4j: sessions, time limits, errors, reads, and parameters that do not print.
 
 Time limits follow one rule. A question has its limit (the client's, or what is left of a read's
 deadline), which the server enforces; a transaction has one for all of its statements; a stream,
@@ -16,6 +16,16 @@ import neo4j
 import structlog
 from neo4j.exceptions import ClientError, DatabaseError, DriverError, Neo4jError
 
+from pipelines.graph.questions import COUNTS, counts_of
+from pipelines.graph.reader import (
+    DeadLetter,
+    Deadline,
+    GraphRead,
+    GraphReader,
+    LettersAsked,
+    node_columns,
+)
+from pipelines.graph.rows import Counts
 from pipelines.work.settings import Settings
 from projections.errors import (
     ConfigurationError,
@@ -26,6 +36,9 @@ from projections.errors import (
     TransactionTimeout,
     was_interrupted,
 )
+from projections.identity import Position
+from projections.operations import Checkpoint
+from projections.schema import CHECKPOINT, DEAD_LETTER, DROPPED
 
 DRIVER_ERRORS = (Neo4jError, DriverError, OSError)
 """Everything that the driver raises."""
@@ -297,6 +310,79 @@ def limited_rows(
 
 
 # -- parameters ------------------------------------------------------------------------------------
+
+
+_CHECKPOINTS = f"""
+MATCH (c:{CHECKPOINT.label}) WHERE $stage IS NULL OR c.stage = $stage
+RETURN {node_columns("c", CHECKPOINT)} AS node ORDER BY c.stage, c.partition
+"""
+_DEAD_LETTERS = f"""
+MATCH (d:{DEAD_LETTER.label})
+WHERE ($stage IS NULL OR d.stage = $stage) AND ($tenant IS NULL OR d.tenant = $tenant)
+  AND ($partition IS NULL OR d.partition = $partition) AND ($seq IS NULL OR d.seq = $seq)
+RETURN {node_columns("d", DEAD_LETTER)} AS node
+ORDER BY d.stage, d.partition, d.seq SKIP $skip LIMIT $limit
+"""
+_DEAD_LETTER_COUNTS = f"""
+MATCH (d:{DEAD_LETTER.label}) WHERE d.kind <> '{DROPPED}'
+RETURN d.stage AS stage, count(d) AS number
+"""
+
+
+class Neo4jRead(GraphRead):
+    """Questions that Neo4j answers.
+
+    Each is a transaction of its own: Neo4j reads what is committed when it looks, so that one
+    around several would see no more of a whole, and would cost two round trips more.
+    """
+
+    def __init__(self, session: neo4j.Session, deadline: Deadline) -> None:
+        self._session = session
+        self._deadline = deadline
+
+    def rows(self, text: str, **parameters: Any) -> list[neo4j.Record]:
+        """See `GraphRead`."""
+        # The server ends a query at its limit, but looks only now and then: no new one is begun.
+        return limited_rows(self._session, text, parameters, self._deadline.remaining_s())
+
+    def counts(self) -> Counts:
+        """See `GraphRead`."""
+        return counts_of(row["counted"] for row in self.rows(COUNTS))
+
+    def checkpoints(self, stage: str | None = None) -> list[Checkpoint]:
+        """See `GraphRead`."""
+        return [
+            Checkpoint(
+                **{
+                    **row["node"],
+                    "position": Position.parse(row["node"]["position"]),
+                    "models": row["node"]["models"] or "",
+                }
+            )
+            for row in self.rows(_CHECKPOINTS, stage=stage)
+        ]
+
+    def dead_letters(self, wanted: LettersAsked) -> list[DeadLetter]:
+        """See `GraphRead`."""
+        rows = self.rows(_DEAD_LETTERS, **wanted._asdict())
+        return [DeadLetter(*(row["node"][name] for name in DeadLetter._fields)) for row in rows]
+
+    def dead_letter_counts(self) -> dict[str, int]:
+        """See `GraphRead`."""
+        return {row["stage"]: row["number"] for row in self.rows(_DEAD_LETTER_COUNTS)}
+
+
+class Neo4jReader(GraphClient, GraphReader):
+    """Reads one database of one Neo4j, which ends what takes longer than its limit."""
+
+    def read(self, work: Callable[[GraphRead], Result], *, timeout_ms: int) -> Result:
+        """See `GraphReader`."""
+        deadline = Deadline(timeout_ms)
+        return self.attempt(
+            lambda session, _: work(Neo4jRead(session, deadline)),
+            deadline.until_s,
+            timeout_ms=timeout_ms,
+        )
 
 
 class _List(list[Any]):

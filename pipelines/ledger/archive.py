@@ -17,7 +17,8 @@ import redis
 from pipelines.ledger.archive_files import ArchiveFiles
 from pipelines.ledger.archive_store import ANSWER_S, ArchiveStore
 from pipelines.ledger.archived_ids import ArchivedIds, Item
-from pipelines.ledger.connect import LOST, Entry, LedgerKeys, call_patiently
+from pipelines.ledger.connect import call_patiently
+from pipelines.ledger.entries import LOST, Entry, LedgerKeys, is_at
 from pipelines.ledger.sealing import Opener
 from pipelines.ledger.segments import (
     Manifest,
@@ -28,6 +29,7 @@ from pipelines.ledger.segments import (
 from pipelines.work.settings import Settings
 from projections.errors import ArchiveDamaged, ArchiveUnavailable, LedgerUnavailable
 from projections.identity import START, Position
+from projections.operations import Checkpoint
 
 URL_FIELD: Final = "url"
 _SEGMENTS_KEPT: Final = 16
@@ -291,6 +293,16 @@ class Archive:
         if entry is None or seq is not None:
             return entry
         return entry if entry.position == position and entry.fault != LOST else None
+
+    def has_entry_of(self, checkpoint: Checkpoint) -> bool | None:
+        """Whether it has the entry that a checkpoint names; None: that one is not archived."""
+        boundary = self.boundary(checkpoint.partition)
+        if checkpoint.seq > boundary.seq:
+            return None
+        entry = self.at(checkpoint.partition, boundary, checkpoint.position, checkpoint.seq)
+        if entry is None or entry.fault:
+            return entry is not None
+        return entry.position == checkpoint.position and is_at(checkpoint, entry)
 
     def of_event(
         self, key: bytes, items: Iterable[Item], boundaries: Mapping[int, Boundary]

@@ -8,7 +8,7 @@ from typing import Any, Final
 import orjson
 
 from pipelines.ledger.archive_store import ArchiveStore
-from pipelines.ledger.connect import Entry
+from pipelines.ledger.entries import Entry
 from pipelines.ledger.segments import (
     FORMAT,
     MANIFEST,

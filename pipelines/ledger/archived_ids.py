@@ -17,7 +17,8 @@ from typing import Any, Final, NamedTuple, Self
 
 import redis
 
-from pipelines.ledger.connect import Entry, LedgerKeys, bucket_of, call_patiently
+from pipelines.ledger.connect import call_patiently
+from pipelines.ledger.entries import Entry, LedgerKeys, bucket_of
 
 _ITEM: Final = Struct(">3sBI")
 _RECORD: Final = Struct(">16sI")

@@ -16,16 +16,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from pipelines.ledger.archived_ids import Item, has_item, items_in
-from pipelines.ledger.connect import (
-    DATA_FIELD,
-    SEQ_FIELD,
-    Entry,
-    before,
-    bucket_of,
-    call_patiently,
-    decode_entry,
-)
+from pipelines.ledger.connect import call_patiently
 from pipelines.ledger.damage import Place
+from pipelines.ledger.entries import DATA_FIELD, SEQ_FIELD, Entry, before, bucket_of, decode_entry
 from pipelines.ledger.ledger import Ledger, Tail
 from projections.errors import ArchiveDamaged, UndecodableEntry
 from projections.events import content_digest, event_partition

@@ -19,16 +19,8 @@ from typing import Any, Final, NamedTuple, Self
 import redis
 from redis.exceptions import RedisError
 
-from pipelines.ledger.connect import (
-    ALTERED,
-    LOST,
-    SOUND,
-    UNPROVEN,
-    Entry,
-    LedgerKeys,
-    bucket_of,
-    call_patiently,
-)
+from pipelines.ledger.connect import call_patiently
+from pipelines.ledger.entries import ALTERED, LOST, SOUND, UNPROVEN, Entry, LedgerKeys, bucket_of
 from pipelines.ledger.sealing import Opener
 from projections.events import content_digest
 from projections.identity import Position

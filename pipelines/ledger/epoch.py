@@ -31,15 +31,8 @@ from typing import Any, NamedTuple, Self
 import redis
 from redis.exceptions import RedisError
 
-from pipelines.ledger.archive import Archive
-from pipelines.ledger.connect import (
-    ALTERED,
-    Entry,
-    LedgerKeys,
-    call_patiently,
-    decode_entry,
-    decode_position,
-)
+from pipelines.ledger.connect import call_patiently
+from pipelines.ledger.entries import LedgerKeys, decode_entry, decode_position, is_at
 from projections.errors import (
     ArchiverUnderWay,
     ConfigurationError,
@@ -49,7 +42,6 @@ from projections.errors import (
     PassUnderWay,
     RecollectError,
 )
-from projections.events import content_digest
 from projections.identity import START, Position
 from projections.operations import Checkpoint
 
@@ -100,7 +92,8 @@ class Admission:
         partitions: of the ledger.
         id_buckets: of the ledger's id index.
         checkpoints: reads every checkpoint of every target; called once for each new process.
-        archive: has the entries of checkpoints that are behind.
+        archived: whether the archive has the entry that a checkpoint names; None: that one is not
+            archived.
     """
 
     def __init__(
@@ -111,14 +104,14 @@ class Admission:
         partitions: int,
         id_buckets: int,
         checkpoints: ReadCheckpoints,
-        archive: Archive,
+        archived: Callable[[Checkpoint], bool | None],
     ) -> None:
         self._redis: Any = client  # its types say bytes or str; undecoded replies are bytes
         self._keys = keys
         self._partitions = partitions
         self._id_buckets = id_buckets
         self._checkpoints = checkpoints
-        self._archive = archive
+        self._archived = archived
         self._lock = Lock()
         self._attempts = 8
 
@@ -212,7 +205,7 @@ class Admission:
             checkpoint
             for checkpoint, reply in zip(named, replies, strict=True)
             if not (
-                _holds(checkpoint, decode_entry(checkpoint.partition, *reply[0]))
+                is_at(checkpoint, decode_entry(checkpoint.partition, *reply[0]))
                 if reply
                 else self._is_kept(checkpoint)
             )
@@ -220,13 +213,8 @@ class Admission:
 
     def _is_kept(self, checkpoint: Checkpoint) -> bool:
         """Whether the ledger has not fallen behind a checkpoint whose entry the stream has not."""
-        partition, boundary = checkpoint.partition, self._archive.boundary(checkpoint.partition)
-        if checkpoint.seq > boundary.seq:
-            return self._is_between(checkpoint)
-        entry = self._archive.at(partition, boundary, checkpoint.position, checkpoint.seq)
-        if entry is None or entry.fault:
-            return entry is not None
-        return entry.position == checkpoint.position and _holds(checkpoint, entry)
+        is_archived = self._archived(checkpoint)
+        return self._is_between(checkpoint) if is_archived is None else is_archived
 
     def _is_between(self, checkpoint: Checkpoint) -> bool:
         """Whether the partition has entries, or had, on both sides of one that is gone."""
@@ -320,14 +308,6 @@ def _text(fields: Mapping[bytes, bytes], name: str) -> str:
 
 def _described(numbers: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {value}" for name, value in numbers.items())
-
-
-def _holds(checkpoint: Checkpoint, entry: Entry) -> bool:
-    if entry.fault == ALTERED:
-        return entry.seq in (0, checkpoint.seq)
-    # A checkpoint behind an entry that was held out has no digest.
-    digests = ("", content_digest(entry.data).hex())
-    return entry.seq == checkpoint.seq and checkpoint.digest in digests
 
 
 def _halt_field(target: str, checkpoint: Checkpoint) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
-from pipelines.ledger.connect import Entry
+from pipelines.ledger.entries import Entry
 from pipelines.ledger.keys import NAMING
 from pipelines.ledger.ledger import Ledger
 from pipelines.ledger.sealing import (

@@ -21,17 +21,9 @@ import redis
 
 from pipelines.ledger.archive import AS_RECORDED, Archive, ArchiveAt, Boundary
 from pipelines.ledger.archived_ids import Item, items_of
-from pipelines.ledger.connect import (
-    PATIENCE_S,
-    Entry,
-    LedgerKeys,
-    bucket_of,
-    call_patiently,
-    decode_entry,
-    is_not_admitted,
-    is_passing,
-)
+from pipelines.ledger.connect import PATIENCE_S, call_patiently, is_not_admitted, is_passing
 from pipelines.ledger.damage import Damage, HeldOut, Place
+from pipelines.ledger.entries import Entry, LedgerKeys, bucket_of, decode_entry
 from pipelines.ledger.epoch import Admission, ReadCheckpoints
 from pipelines.ledger.vault import Fences, Sealer, Vault, make_vault, tenant_fence
 from pipelines.observe import metrics
@@ -223,7 +215,7 @@ class Ledger:
             partitions=partitions,
             id_buckets=id_buckets,
             checkpoints=checkpoints,
-            archive=self.archive,
+            archived=self.archive.has_entry_of,
         )
         self._damage = Damage(redis, self.keys, id_buckets=id_buckets, opener=self.vault)
         self._script = ""

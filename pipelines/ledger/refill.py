@@ -11,7 +11,9 @@ import redis
 
 from pipelines.ledger.archive import URL_FIELD, Boundary
 from pipelines.ledger.archived_ids import PACKED_AT_ONCE, ArchivedIds
-from pipelines.ledger.connect import (
+from pipelines.ledger.connect import call_patiently
+from pipelines.ledger.damage import Place, noted_fault
+from pipelines.ledger.entries import (
     DATA_FIELD,
     DIGEST_FIELD,
     LOST,
@@ -20,9 +22,7 @@ from pipelines.ledger.connect import (
     Entry,
     LedgerKeys,
     bucket_of,
-    call_patiently,
 )
-from pipelines.ledger.damage import Place, noted_fault
 from pipelines.ledger.epoch import FORMAT_VERSION
 from pipelines.ledger.sealing import unsealed_part
 from pipelines.ledger.segments import Manifest

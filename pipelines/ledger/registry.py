@@ -17,7 +17,8 @@ from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 import redis
 
-from pipelines.ledger.connect import LedgerKeys, call_patiently
+from pipelines.ledger.connect import call_patiently
+from pipelines.ledger.entries import LedgerKeys
 from projections.errors import OperationFailed, UnknownTarget
 
 Result = TypeVar("Result")

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, Self
 
 import orjson
 
-from pipelines.ledger.connect import Entry
+from pipelines.ledger.entries import Entry
 from projections.errors import ArchiveDamaged
 from projections.identity import START, Position
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import Final, NamedTuple, Self
 
-from pipelines.ledger.connect import Entry
+from pipelines.ledger.entries import Entry
 from pipelines.ledger.ledger import Ledger, Tail
 from pipelines.ledger.tail import LedgerTail
 from projections.errors import LedgerError

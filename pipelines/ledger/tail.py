@@ -7,7 +7,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import redis
 
-from pipelines.ledger.connect import Entry, LedgerKeys, call_patiently, decode_entry
+from pipelines.ledger.connect import call_patiently
+from pipelines.ledger.entries import Entry, LedgerKeys, decode_entry
 from projections.identity import Position
 
 Result = TypeVar("Result")

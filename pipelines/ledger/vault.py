@@ -22,7 +22,8 @@ from typing import Any, Final, Literal, NamedTuple
 
 import orjson
 
-from pipelines.ledger.connect import LedgerKeys, RedisClient, call_patiently
+from pipelines.ledger.connect import RedisClient, call_patiently
+from pipelines.ledger.entries import LedgerKeys
 from pipelines.ledger.keys import NAMING, KeyStore, key_store
 from pipelines.ledger.sealing import (
     KEY_ID_BYTES,

@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 
 import redis
 
-from pipelines.ledger.connect import LedgerKeys
+from pipelines.ledger.entries import LedgerKeys
 from pipelines.observe import metrics
 from pipelines.work.settings import Settings
 

@@ -16,6 +16,7 @@ Products load no embedder; they ask the one of the machine (`shared_embedder`).
 from __future__ import annotations
 
 import threading
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -110,7 +111,7 @@ def initializers(tensors: Mapping[str, Any]) -> dict[str, Array]:
     return {name: numpy.ascontiguousarray(array) for name, array in weights.items()}
 
 
-def make_embedder(choice: EmbedderChoice) -> OnnxEmbedder | SentenceTransformersEmbedder:
+def make_embedder(choice: EmbedderChoice) -> MiniLmEmbedder:
     """The embedder that was chosen; its model is loaded when first used."""
     folder = None if choice.folder is None else Path(choice.folder)
     if choice.backend == "sentence-transformers":
@@ -118,13 +119,11 @@ def make_embedder(choice: EmbedderChoice) -> OnnxEmbedder | SentenceTransformers
     return OnnxEmbedder(folder, threads=choice.threads)
 
 
-class OnnxEmbedder(Embedder):
-    """all-MiniLM-L6-v2 by ONNX Runtime on the CPU.
-
-    Safe for use by several threads, which compute side by side.
+class MiniLmEmbedder(Embedder):
+    """all-MiniLM-L6-v2 in this process; safe for use by several threads.
 
     Args:
-        folder: with `model.safetensors` and `tokenizer.json`; none: the installed package's.
+        folder: with the files of the model; none: the installed package's.
         threads: that compute one text.
     """
 
@@ -135,19 +134,33 @@ class OnnxEmbedder(Embedder):
         self._folder = folder
         self._threads = threads
         self._lock = threading.Lock()
-        self._session: Any = None
-        self._tokenizer: Any = None
-        self._weights: Any = None
-        self._failures: tuple[type[Exception], ...] = ()
 
     def load(self) -> None:
         """Load the model if it is not.
 
         Raises:
-            ModelUnavailable: it is not installed, or its files are damaged.
+            ModelUnavailable: it, or what runs it, is not installed, or its files are damaged.
         """
         with self._lock:
             self._load()
+
+    @abstractmethod
+    def _load(self) -> None:
+        """The same, of one thread at a time."""
+
+
+class OnnxEmbedder(MiniLmEmbedder):
+    """By ONNX Runtime on the CPU; threads compute side by side.
+
+    Args:
+        folder: with `model.safetensors` and `tokenizer.json`; none: the installed package's.
+        threads: that compute one text.
+    """
+
+    _session: Any = None
+    _tokenizer: Any = None
+    _weights: Any = None
+    _failures: tuple[type[Exception], ...] = ()
 
     def embed(self, texts: Sequence[str]) -> list[bytes]:
         """One vector of unit length for each text: little-endian float32, 384 long.
@@ -204,33 +217,10 @@ class OnnxEmbedder(Embedder):
         self._weights, self._tokenizer, self._session = weights, tokenizer, session
 
 
-class SentenceTransformersEmbedder(Embedder):
-    """The same model by sentence-transformers and torch, for who has them anyway (a GPU, say).
+class SentenceTransformersEmbedder(MiniLmEmbedder):
+    """By sentence-transformers and torch, for who has them (a GPU, say); threads take turns."""
 
-    Safe for use by several threads, which take turns.
-
-    Args:
-        folder: with the files of the model; none: the installed package's.
-        threads: that compute one text.
-    """
-
-    def __init__(self, folder: Path | None = None, *, threads: int = 1) -> None:
-        self.model: str = EMBEDDER
-        self.revision: str = EMBEDDER_REVISION
-        self.dimensions: int = DIMENSIONS
-        self._folder = folder
-        self._threads = threads
-        self._lock = threading.Lock()
-        self._reference: Any = None
-
-    def load(self) -> None:
-        """Load the model if it is not.
-
-        Raises:
-            ModelUnavailable: the extra or the weights are not installed, or are damaged.
-        """
-        with self._lock:
-            self._load()
+    _reference: Any = None
 
     def embed(self, texts: Sequence[str]) -> list[bytes]:
         """One vector of unit length for each text, as `OnnxEmbedder.embed`."""

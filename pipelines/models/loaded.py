@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from enrichment.ports import Analysis, Embedder, EntityRecognizer, PayloadResolver
-from enrichment.similarity import kept_bytes, pack, unpack
+from enrichment.vectors import kept_bytes, pack, unpack
 from pipelines.ledger.payloads import FsspecResolver
 from pipelines.models.analyst import decode_analysis
 from pipelines.models.derivations import (
@@ -31,7 +31,7 @@ from pipelines.work.settings import Settings
 class KeptEmbedder(Embedder):
     """An embedder of which each text is asked once, by model, revision and text.
 
-    Every vector is as it is kept (`enrichment.similarity`), also one that was just made.
+    Every vector is as it is kept (`enrichment.vectors`), also one that was just made.
 
     Args:
         embedder: computes what is not kept.

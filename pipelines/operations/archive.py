@@ -13,8 +13,9 @@ from typing import Any, Final, NamedTuple
 
 from pipelines.ledger.archive import Boundary
 from pipelines.ledger.archived_ids import PACKED_AT_ONCE
-from pipelines.ledger.connect import Entry, LedgerKeys, call_patiently
+from pipelines.ledger.connect import call_patiently
 from pipelines.ledger.damage import noted_fault
+from pipelines.ledger.entries import Entry, LedgerKeys
 from pipelines.ledger.epoch import ArchiveLease
 from pipelines.ledger.ledger import Ledger, Tail
 from pipelines.ledger.segments import (

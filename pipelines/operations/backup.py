@@ -21,7 +21,8 @@ from consolidation.decay import DAY_MS
 from pipelines.ledger.archive import URL_FIELD, Boundary
 from pipelines.ledger.archive_files import FENCES_FILE, LEDGER_FILE, ArchiveFiles
 from pipelines.ledger.archive_store import ArchiveStore
-from pipelines.ledger.connect import Entry, LedgerKeys, call_patiently
+from pipelines.ledger.connect import call_patiently
+from pipelines.ledger.entries import Entry, LedgerKeys
 from pipelines.ledger.ledger import Ledger
 from pipelines.ledger.refill import Refill
 from pipelines.ledger.sealing import sealed_by, unsealed_part

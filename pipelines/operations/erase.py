@@ -20,7 +20,7 @@ from consolidation.decisions import decision_event
 from enrichment.payloads import REQUESTED_EVENT
 from pipelines.graph.port import Graph
 from pipelines.graph.rows import End
-from pipelines.ledger.connect import Entry
+from pipelines.ledger.entries import Entry
 from pipelines.ledger.epoch import PassLease
 from pipelines.ledger.erasing import (
     DESTROYED,
@@ -41,7 +41,6 @@ from pipelines.ledger.sealing import (
     SubjectKey,
     sealed_by,
     subject_of,
-    unsealed_part,
 )
 from pipelines.ledger.vault import CONSENT, FORGOTTEN_WITHIN_S, OPENING, SEALED
 from pipelines.ledger.wrapping import require_wrapping
@@ -60,7 +59,6 @@ from projections.events import (
     SYSTEM_EVENTS,
     Event,
     canonical_json,
-    decode_event,
     is_system_event,
     timestamp_text,
 )
@@ -114,15 +112,7 @@ def seal_tenant(services: Services, tenant: str) -> None:
 
 
 def _has_events(services: Services, tenant: str) -> bool:
-    return any(tenant_of(entry) == tenant for entry in every_entry(services.ledger))
-
-
-def tenant_of(entry: Entry) -> str | None:
-    """Whose an entry is, sealed or not; None: nobody can read that."""
-    try:
-        return decode_event(unsealed_part(entry.data)).tenant
-    except UndecodableEntry:
-        return None
+    return any(entry.tenant == tenant for entry in every_entry(services.ledger))
 
 
 # -- erasing ---------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from pipelines.graph.bulk import BulkFiles, write_files
 from pipelines.graph.memory import MemoryGraph
 from pipelines.graph.port import Graph
 from pipelines.graph.rows import FoundEdge, FoundNode
-from pipelines.ledger.ledger import Entry
+from pipelines.ledger.entries import Entry
 from pipelines.ledger.registry import Target
 from pipelines.local.data_folder import exclusive_lock, live_servers, run_dir, target_dir
 from pipelines.local.errand import Errand, take

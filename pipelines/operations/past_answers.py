@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from consolidation.forgetting_payloads import ACCESSED_EVENT, parse_accessed
-from pipelines.ledger.ledger import Entry, Ledger
+from pipelines.ledger.entries import Entry
+from pipelines.ledger.ledger import Ledger
 from projections.errors import InvalidEvent, UndecodableEntry
 from projections.events import PARTITION_KEY, timestamp_text
 from projections.identity import Position, partition_of

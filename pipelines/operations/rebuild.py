@@ -21,7 +21,8 @@ from typing import Any
 
 import structlog
 
-from pipelines.ledger.ledger import Entry, Tail
+from pipelines.ledger.entries import Entry
+from pipelines.ledger.ledger import Tail
 from pipelines.ledger.registry import Report, Target
 from pipelines.local.services import ensure_target
 from pipelines.operations.consolidate import ConsolidationReport, redecide

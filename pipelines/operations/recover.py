@@ -15,7 +15,7 @@ from typing import Any, cast
 import structlog
 
 from pipelines.graph.rows import FoundNode
-from pipelines.ledger.ledger import Entry
+from pipelines.ledger.entries import Entry
 from pipelines.ledger.registry import Target
 from pipelines.proof.report import ProofReport
 from pipelines.proof.verify import verify

@@ -23,6 +23,7 @@ from pipelines.local.shared_server import end_broken
 from pipelines.models.loaded import require_models
 from pipelines.observe import logs
 from pipelines.operations.api import serve_api
+from pipelines.work.deciding import Decider
 from pipelines.work.edition import require_edition
 from pipelines.work.services import Services
 from pipelines.work.settings import Settings
@@ -108,6 +109,6 @@ def _settle(services: Services, works: dict[str, StagesHere]) -> None:
     for name in works.keys() - wanted.keys():
         works.pop(name).stop()
     for name in wanted.keys() - works.keys():
-        work = StagesHere(services, wanted[name])
+        work = StagesHere(services, wanted[name], Decider)
         work.start()
         works[name] = work

@@ -17,7 +17,6 @@ from pipelines.ledger.erasing import every_entry
 from pipelines.ledger.ledger import Ledger
 from pipelines.ledger.sealing import Subject, sealed_by
 from pipelines.ledger.vault import SEALED
-from pipelines.operations.erase import tenant_of
 from pipelines.work.services import Services
 from projections.events import canonical_json
 from projections.schema import CHECKPOINT, EDGES, NODES
@@ -90,7 +89,7 @@ def _in_ledger(ledger: Ledger, tenant: str, user: str, needles: Sequence[str]) -
         if sealed is not None:
             count += sealed == key_id
         elif any(needle in entry.data for needle in plain):
-            count += tenant_of(entry) == tenant
+            count += entry.tenant == tenant
     return count
 
 

@@ -13,8 +13,7 @@ from typing import Any, Final, Protocol
 from pipelines.graph.memory import MemoryGraph
 from pipelines.graph.port import Graph, Reads, Transaction
 from pipelines.graph.rows import FoundEdge, FoundNode
-from pipelines.ledger.connect import LOST, Block
-from pipelines.ledger.ledger import Entry
+from pipelines.ledger.entries import LOST, Block, Entry
 from pipelines.proof.compare import same
 from pipelines.work.catch_up import fold_again, returning
 from pipelines.work.folds import Placed, StageFold

@@ -20,7 +20,7 @@ import faust
 from faust.app import BootStrategy
 from faust.types import EventT, StreamT
 
-from pipelines.ledger.connect import Block, Entry, Start
+from pipelines.ledger.entries import Block, Entry, Start
 from pipelines.local.python_process import collect_rarely, step_back
 from pipelines.observe import logs, metrics, progress
 from pipelines.work.live import Decisions, LiveRunner

@@ -17,8 +17,8 @@ import structlog
 
 from consolidation.forgetting import EventKey
 from pipelines.graph.port import Graph, Reads
-from pipelines.ledger.connect import Block
-from pipelines.ledger.ledger import Entry, Ledger, Tail
+from pipelines.ledger.entries import Block, Entry
+from pipelines.ledger.ledger import Ledger, Tail
 from pipelines.ledger.registry import Target
 from pipelines.work.poison import UNBRAKED
 from pipelines.work.runner import Runner

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 logger = structlog.get_logger(__name__)
 
-REQUESTS_EVERY_S = 5.0
+_REQUESTS_EVERY_S = 5.0
 """Between two looks at requests, of which there are few; the other looks are rarer."""
 
 
@@ -62,6 +62,7 @@ class Decider:
         self._services = Services(settings)
         self._target = target
         self._settings = settings
+        self.every_s = min(_REQUESTS_EVERY_S, settings.consolidation_look_s)
         self._stopping = threading.Event()
         self._pass_ends = threading.Event()
         self._thread: threading.Thread | None = None
@@ -72,8 +73,7 @@ class Decider:
 
     def attach(self, app: StageApp) -> None:
         """Look every few seconds while the app runs, and end with it."""
-        every_s = min(REQUESTS_EVERY_S, self._settings.consolidation_look_s)
-        app.timer(every_s, name="passes")(self.look)
+        app.timer(self.every_s, name="passes")(self.look)
         app.ends.append(self.end)
 
     @property

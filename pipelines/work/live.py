@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pipelines.graph.port import Graph
-from pipelines.ledger.connect import Block, Start
-from pipelines.ledger.ledger import Appended, Entry, Ledger
+from pipelines.ledger.entries import Block, Entry, Start
+from pipelines.ledger.ledger import Appended, Ledger
 from pipelines.work.folds import StageFold
 from pipelines.work.poison import Board, PoisonPolicy
 from pipelines.work.runner import Runner

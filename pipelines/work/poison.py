@@ -30,7 +30,7 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from pipelines.ledger.connect import Entry
+from pipelines.ledger.entries import Entry
 from pipelines.ledger.registry import Hold
 from pipelines.observe import metrics, progress
 from pipelines.work.settings import Settings

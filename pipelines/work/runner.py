@@ -26,8 +26,7 @@ from typing import Any
 import structlog
 
 from pipelines.graph.port import Graph, Transaction
-from pipelines.ledger.connect import Block
-from pipelines.ledger.ledger import Entry
+from pipelines.ledger.entries import Block, Entry
 from pipelines.observe import metrics
 from pipelines.work.folds import Placed, StageFold
 from pipelines.work.poison import (

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Final
+from collections.abc import Callable
+from typing import Final, Protocol
 
 import structlog
 
@@ -18,10 +19,10 @@ from pipelines.graph.held import is_in_memory, note_folding
 from pipelines.ledger.ledger import Tail
 from pipelines.ledger.registry import Report, Target
 from pipelines.work.catch_up import fold_partition
-from pipelines.work.deciding import REQUESTS_EVERY_S, Decider
 from pipelines.work.live import Decisions, LiveRunner
 from pipelines.work.poison import PoisonPolicy
 from pipelines.work.services import Services, make_fold
+from pipelines.work.settings import Settings
 from pipelines.work.stages import STAGES, Stage
 from projections.errors import RecollectError, Stopped
 
@@ -37,17 +38,34 @@ _AGAIN_S: Final = 1.0
 _NOTE_EVERY_S: Final = 1.0
 
 
+class Passes(Protocol):
+    """Passes of consolidation on one target, begun when they are due."""
+
+    every_s: float
+    """Between two looks."""
+
+    def begin(self) -> None:
+        """Begin a pass if one is due; returns at once."""
+
+    def stop(self) -> None:
+        """End the pass under way, and wait for it."""
+
+
 class StagesHere:
     """All stages of one target, a thread each, and its passes.
 
     Args:
         services: ledger and targets; a thread's own graph is the target's.
         target: that is folded into.
+        passes: of a target, by its name.
     """
 
-    def __init__(self, services: Services, target: Target) -> None:
+    def __init__(
+        self, services: Services, target: Target, passes: Callable[[Settings, str], Passes]
+    ) -> None:
         self._services = services
         self._target = target
+        self._passes = passes
         self._stop = threading.Event()
         self._graph = services.graph(target)
         self._is_fresh = is_in_memory(target.uri)
@@ -100,7 +118,7 @@ class StagesHere:
 
     def _look(self) -> None:
         """Note how far it is, and begin passes that are due."""
-        decider: Decider | None = None
+        passes: Passes | None = None
         looks_at_s = 0.0
         while not self._stop.wait(_NOTE_EVERY_S if self.is_whole else _POLL_S):
             try:
@@ -108,15 +126,15 @@ class StagesHere:
                     self._settle()
                 if not self.is_whole:
                     continue
-                if decider is None:
-                    decider = Decider(self._services.settings, self._target.name)
+                if passes is None:
+                    passes = self._passes(self._services.settings, self._target.name)
                 if time.monotonic() >= looks_at_s:
-                    looks_at_s = time.monotonic() + REQUESTS_EVERY_S
-                    decider.begin()
+                    looks_at_s = time.monotonic() + passes.every_s
+                    passes.begin()
             except RecollectError as error:
                 logger.info("looks again later", reason=str(error))
-        if decider is not None:
-            decider.stop()
+        if passes is not None:
+            passes.stop()
 
     # -- a graph that began empty ------------------------------------------------------------------
 

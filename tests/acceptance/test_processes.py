@@ -7,9 +7,8 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from pipelines.local.processes import is_alive
 from pipelines.local.python_process import python_command, python_environment
 from pipelines.operations.demo import EVENTS, FAILURE, scenario_path
 from pipelines.work.stages import STAGES
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.acceptance
 COMMAND = [sys.executable, "-m", "pipelines.cli.main"]
@@ -52,14 +52,6 @@ def recollect(
     )
     assert done.returncode == code, done.stdout + done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
-    return found
-
-
-def wait_for(condition: Callable[[], Any], what: str) -> Any:
-    deadline = time.monotonic() + PATIENCE_S
-    while not (found := condition()):
-        assert time.monotonic() < deadline, what
-        time.sleep(0.1)
     return found
 
 
@@ -139,12 +131,14 @@ def test_every_other_target_has_a_worker_that_dies_with_its_parent(
             return [pid for pid, line in children(worker.pid).items() if "--target" in line]
 
         try:
-            [first] = wait_for(companions, "a worker for green")
+            [first] = wait_until(companions, "a worker for green", PATIENCE_S)
             assert "--target green" in children(worker.pid)[first]
             os.kill(first, signal.SIGKILL)
-            [second] = wait_for(lambda: [p for p in companions() if p != first], "another one")
+            [second] = wait_until(
+                lambda: [p for p in companions() if p != first], "another one", PATIENCE_S
+            )
             worker.send_signal(signal.SIGKILL)
-            wait_for(lambda: not is_alive(second), "the end of green's worker")
+            wait_until(lambda: not is_alive(second), "the end of green's worker", PATIENCE_S)
         finally:
             targets.drop("green")
             targets.drop("grey")
@@ -175,8 +169,8 @@ def test_all_adds_worker_and_api_that_outlive_their_holders_and_down_leaves_noth
     # the other, and what it held with it.
     for name, holder in wanted(data).items():
         os.kill(holder.pid, signal.SIGKILL)
-        wait_for(lambda: wanted(data)[name].pid != holder.pid, f"{name} is back")  # noqa: B023
-        wait_for(is_answered, f"the API answers after {name} was killed")
+        wait_until(lambda: wanted(data)[name].pid != holder.pid, f"{name} is back", PATIENCE_S)  # noqa: B023
+        wait_until(is_answered, f"the API answers after {name} was killed", PATIENCE_S)
     up = recollect("up", "--detach", "--all", data=data)
     killed = up["processes"]["worker-projection"]["pid"]
     os.kill(killed, signal.SIGKILL)
@@ -185,7 +179,7 @@ def test_all_adds_worker_and_api_that_outlive_their_holders_and_down_leaves_noth
         told = read_holder(data) or up
         return told["processes"]["worker-projection"]["pid"] not in (None, killed)
 
-    wait_for(is_told, "the worker that was started again is told")
+    wait_until(is_told, "the worker that was started again is told", PATIENCE_S)
     up = recollect("up", "--detach", "--all", data=data)
     state = json.loads((data / "run" / "services.json").read_text(encoding="utf-8"))
     started = [*up["processes"].values(), *state["servers"].values()]
@@ -247,8 +241,8 @@ def test_a_project_with_packages_named_like_ours_can_run_everything(tmp_path: Pa
         up = call("up", "--detach", "--all")
         assert set(up["processes"]) == {"api", *(f"worker-{stage}" for stage in STAGES)}
         assert call("import", "event.jsonl", "--wait")["projected"]
-        wait_for(enriched, "the enrichment, whose models are children of its worker")
-        wait_for(answered, "an answer of the API, whose model is a child of it")
+        wait_until(enriched, "the enrichment, whose models are children of its worker", PATIENCE_S)
+        wait_until(answered, "an answer of the API, whose model is a child of it", PATIENCE_S)
     finally:
         assert call("down")["stopped"]
     assert executed(project) == []

@@ -8,7 +8,6 @@ import os
 import random
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +26,7 @@ from projections.events import parse_event
 from projections.identity import START
 from tests.reference_fold import graph_number, session_graph
 from tests.servers import emptied_neo4j, emptied_valkey
+from tests.waiting import wait_until
 
 CONVERSATIONS = Path(__file__).parents[3] / "shared/data/tau-bench/gpt-4o-airline.json.gz"
 MESSAGES = 5_308
@@ -85,11 +85,13 @@ class Deployment:
 
     def wait_until_projected(self) -> None:
         settings = load_settings(redis_url=self._valkey.url, neo4j_url=self._neo4j.url)
-        deadline = time.monotonic() + PATIENCE_S
         with Services(settings) as services:
-            while status(services)["stages"]["projection"]["lag_entries"]:
-                assert time.monotonic() < deadline, "the workers did not catch up"
-                time.sleep(0.1)
+            wait_until(
+                lambda: not status(services)["stages"]["projection"]["lag_entries"],
+                "the workers catch up",
+                PATIENCE_S,
+                every_s=0.1,
+            )
 
 
 def environment(**more: str) -> dict[str, str]:

@@ -22,7 +22,8 @@ from pipelines.work.stages import ENRICHMENT, PROJECTION
 from projections.events import Event
 from tests.bench import bench_lag
 from tests.bench.sample import sample_events
-from tests.bench.stack import PATIENCE_S, Stack, wait_until
+from tests.bench.stack import PATIENCE_S, Stack
+from tests.waiting import wait_until
 
 BATCH = 100
 _POLL_S = 0.2
@@ -84,7 +85,7 @@ def _done(stack: Stack) -> int:
 def _wait_moved(stack: Stack) -> int:
     """Until the enrichment has done something, its models loaded; how much it has done then."""
     before = _done(stack)
-    wait_until(lambda: _done(stack) > before)
+    wait_until(lambda: _done(stack) > before, "it folds", PATIENCE_S)
     return _done(stack)
 
 
@@ -165,7 +166,7 @@ def _rebuild(stack: Stack, rebuilt: list[dict[str, float]]) -> Iterator[threadin
 
     watching = threading.Thread(target=watch, name="watch")
     try:
-        wait_until(lambda: child.poll() is not None or progress() > 0)
+        wait_until(lambda: child.poll() is not None or progress() > 0, "it folds", PATIENCE_S)
         watching.start()
         yield folded
         output, _ = child.communicate(timeout=PATIENCE_S)

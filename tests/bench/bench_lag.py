@@ -18,7 +18,8 @@ from pipelines.ledger.ledger import Appended
 from pipelines.work.stages import PROJECTION
 from projections.identity import START, Position
 from tests.bench.sample import sample_events
-from tests.bench.stack import Stack, wait_until
+from tests.bench.stack import PATIENCE_S, Stack
+from tests.waiting import wait_until
 
 EVENTS_PER_S = 500
 TICK_S = 0.02
@@ -60,7 +61,7 @@ def measure(stack: Stack, seconds: float, *, seed: int = 11) -> dict[str, Any]:
     calls_s: list[float] = []
     events = sample_events(int(EVENTS_PER_S * (seconds + 5)), seed=seed)
     with stack.worker(), _Watch(stack) as watch:
-        wait_until(lambda: watch.seen)
+        wait_until(lambda: watch.seen, "an event is seen", PATIENCE_S)
         _append(stack, events, EVENTS_PER_S * 2)  # its plans and code are warm after this
         stack.wait_projected()
         begun = time.perf_counter()
@@ -79,7 +80,7 @@ def measure(stack: Stack, seconds: float, *, seed: int = 11) -> dict[str, Any]:
             time.sleep(max(0.0, begun + passed + TICK_S - time.perf_counter()))
         stack.wait_projected()
         last = time.perf_counter()
-        wait_until(lambda: watch.seen[-1][0] > last)
+        wait_until(lambda: watch.seen[-1][0] > last, "the last one is seen", PATIENCE_S)
     lags = sorted(_lags(appended, watch.seen))
     answers = [at for at, _ in watch.seen]
     gaps = sorted(b - a for a, b in pairwise(answers))

@@ -21,7 +21,7 @@ from typing import Any
 
 import redis
 
-from pipelines.ledger.connect import Block, Entry
+from pipelines.ledger.entries import Block, Entry
 from pipelines.local.servers import ValkeyServer
 from pipelines.work.app import StageApp, run
 from pipelines.work.settings import Settings, load_settings

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,6 +29,7 @@ from pipelines.work.services import Services
 from pipelines.work.settings import Settings
 from pipelines.work.stages import PROJECTION, STAGES, group_name
 from projections.events import Event
+from tests.waiting import wait_until
 
 HEAP_MB = 1_024
 PAGE_CACHE_MB = 512
@@ -135,7 +136,7 @@ class Stack:
             seqs = self.seqs(stage)
             return all(seqs.get(n, 0) >= seq for n, seq in enumerate(tails))
 
-        wait_until(passed, every_s=every_s)
+        wait_until(passed, f"{stage} has passed it", PATIENCE_S, every_s=every_s)
 
     def seqs(self, stage: str, target: str = "blue") -> dict[int, int]:
         """How many entries of each partition a stage has folded; nothing before its first start."""
@@ -177,7 +178,9 @@ class Stack:
         leases = [self.ledger.keys.lease(group, n) for n in range(self.settings.partitions)]
         try:
             wait_until(
-                lambda: self.redis.exists(*leases) == len(leases) or process.poll() is not None
+                lambda: self.redis.exists(*leases) == len(leases) or process.poll() is not None,
+                "the worker has its leases",
+                PATIENCE_S,
             )
             if process.poll() is not None:
                 raise RuntimeError(f"the worker ended: {file.read_text()[-2_000:]}")
@@ -209,21 +212,6 @@ def running_stack(folder: Path) -> Iterator[Stack]:
             stack.blue.close()
             stack.green.close()
             stack.services.close()
-
-
-def wait_until(
-    condition: Callable[[], object], *, every_s: float = 0.02, patience_s: float = PATIENCE_S
-) -> None:
-    """Return once the condition holds.
-
-    Raises:
-        TimeoutError: it does not within `patience_s`.
-    """
-    end = time.monotonic() + patience_s
-    while not condition():
-        if time.monotonic() > end:
-            raise TimeoutError("the bench waited in vain")
-        time.sleep(every_s)
 
 
 def resident_mb(pid: int) -> float:

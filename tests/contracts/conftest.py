@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 
 import neo4j
 import pytest
+import redis
 
 from pipelines.graph.memory import MemoryGraph
 from pipelines.graph.neo4j import Neo4jGraph
@@ -50,3 +51,10 @@ def graph(request: pytest.FixtureRequest) -> Graph:
         "neo4j_graph" if request.param == "neo4j" else request.param
     )
     return made
+
+
+@pytest.fixture
+def client(redis_url: str) -> Iterator[redis.Redis]:
+    """Of a Valkey that holds nothing."""
+    with redis.Redis.from_url(redis_url) as made:
+        yield made

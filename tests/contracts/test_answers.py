@@ -9,9 +9,10 @@ import pytest
 
 from consolidation.payloads import CAUSE
 from pipelines.graph.answers.reader import ANSWERS, PortReader
+from pipelines.graph.client import Neo4jReader
 from pipelines.graph.memory import MemoryGraph
 from pipelines.graph.neo4j import Neo4jGraph
-from pipelines.graph.reader import GraphRead, GraphReader, Neo4jReader
+from pipelines.graph.reader import GraphRead, GraphReader
 from pipelines.graph.reads import entities as entity_reads
 from pipelines.graph.reads import events as event_reads
 from pipelines.graph.reads import facts as fact_reads

@@ -11,7 +11,7 @@ import pytest
 from pipelines.ledger.archive import Archive
 from pipelines.ledger.archived_ids import ArchivedIds, Item, items_in
 from pipelines.ledger.check import check
-from pipelines.ledger.connect import Entry, LedgerKeys, bucket_of
+from pipelines.ledger.entries import Entry, LedgerKeys, bucket_of
 from pipelines.ledger.ledger import Appended, Outcome
 from pipelines.operations.backup import backup, restore
 from pipelines.work.services import Services

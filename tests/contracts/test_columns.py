@@ -19,9 +19,10 @@ from pipelines.columns.reads import Beside, SessionsAsked
 from pipelines.columns.sessions import session_page, sessions_of
 from pipelines.columns.view import View
 from pipelines.columns.walk import Walker
+from pipelines.graph.client import Neo4jReader
 from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.graph.port import Graph
-from pipelines.graph.reader import GraphRead, Neo4jReader
+from pipelines.graph.reader import GraphRead
 from pipelines.graph.reads.scope import Scope
 from pipelines.graph.rows import FoundEdge, FoundNode, Least, wire_id
 from projections.events import LAST_MS

@@ -17,7 +17,6 @@ from tests.contracts.test_columns_service import (
     PATIENT_MS,
     SCOPE,
     Make,
-    folder,
     loaded,
     make,
     newest,
@@ -26,7 +25,7 @@ from tests.contracts.test_columns_service import (
 from tests.unit.pipelines.test_columns_verify import see_that_it_is_mended
 
 pytestmark = pytest.mark.integration
-__all__ = ["folder", "make"]  # fixtures
+__all__ = ["make"]  # fixtures
 
 
 @pytest.mark.parametrize(

@@ -20,9 +20,9 @@ import pytest
 import redis
 
 from enrichment.ports import Analysis, Embedder, Token
-from enrichment.similarity import pack, unpack
 from enrichment.stage import derive_event
 from enrichment.text import event_text
+from enrichment.vectors import pack, unpack
 from pipelines.local.processes import free_port
 from pipelines.models import derivations
 from pipelines.models.analyst import encode_analysis

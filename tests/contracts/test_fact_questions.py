@@ -8,9 +8,9 @@ from typing import Any
 import neo4j
 import pytest
 
-from pipelines.graph.client import planned_once
+from pipelines.graph.client import Neo4jReader, planned_once
 from pipelines.graph.neo4j import Neo4jGraph
-from pipelines.graph.reader import GraphRead, Neo4jReader
+from pipelines.graph.reader import GraphRead
 from pipelines.graph.reads import entities as entity_reads
 from pipelines.graph.reads import facts as fact_reads
 from pipelines.graph.reads.scope import QUESTION, Scope, in_scope, operator_scope

@@ -35,7 +35,7 @@ from faust.types.tuples import TP, ack_lock
 from faust.worker import Worker
 from mode import Service
 
-from pipelines.ledger.connect import Entry
+from pipelines.ledger.entries import Entry
 from pipelines.work.app import StageApp
 from pipelines.work.settings import Settings
 from pipelines.work.stages import STAGES

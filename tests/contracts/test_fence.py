@@ -10,8 +10,7 @@ import neo4j
 import pytest
 
 from pipelines.graph.neo4j import Neo4jGraph, Neo4jTransaction
-from pipelines.ledger.connect import Block
-from pipelines.ledger.ledger import Entry
+from pipelines.ledger.entries import Block, Entry
 from pipelines.work.gather.projection import gather
 from pipelines.work.runner import Runner
 from projections.errors import Fenced, GraphUnavailable

@@ -303,18 +303,10 @@ def test_chains_are_read_in_the_order_of_their_index(planned: Neo4jGraph) -> Non
         assert not {kind for kind, _ in found} & SORTS, name
 
 
-def test_scans_are_sorted_by_their_index(planned: Neo4jGraph) -> None:
-    """What of the key is not in the index is sorted among equals alone."""
-    for name, text in BY_INDEX.items():
-        found = operators(planned.client.driver, text, PARAMETERS)
-        kinds = {kind for kind, _ in found}
-        assert not kinds & SCANS, (name, kinds)
-        assert not kinds & {"Sort", "Top"}, (name, kinds)
-
-
-def test_streams_are_sorted_by_an_index(planned: Neo4jGraph) -> None:
-    """Of edges the second half of the order is sorted within what starts at one node."""
-    for name, text in STREAMS.items():
+def test_scans_and_streams_are_sorted_by_an_index(planned: Neo4jGraph) -> None:
+    """What of the key is not in the index is sorted among equals alone; of edges, the second half
+    of the order within what starts at one node."""
+    for name, text in (*BY_INDEX.items(), *STREAMS.items()):
         found = operators(planned.client.driver, text, PARAMETERS)
         kinds = {kind for kind, _ in found}
         assert not kinds & SCANS, (name, kinds)

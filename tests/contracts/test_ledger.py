@@ -12,8 +12,9 @@ import pytest
 import redis
 
 from pipelines.ledger.damage import HeldOut
+from pipelines.ledger.entries import Entry
 from pipelines.ledger.epoch import ReadCheckpoints
-from pipelines.ledger.ledger import Appended, Entry, Ledger, Outcome
+from pipelines.ledger.ledger import Appended, Ledger, Outcome
 from projections.errors import (
     ClockAhead,
     EntryHeldOut,

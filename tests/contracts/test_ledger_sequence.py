@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import redis
 
-from pipelines.ledger.ledger import Appended, Entry, Ledger
+from pipelines.ledger.entries import Entry
+from pipelines.ledger.ledger import Appended, Ledger
 from pipelines.ledger.sequence import MAX_STRETCH_BYTES, LedgerSequence
 from projections.errors import LedgerError
 from projections.events import Event

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import redis
 
-from pipelines.ledger.connect import LedgerKeys, connect_redis
+from pipelines.ledger.connect import connect_redis
+from pipelines.ledger.entries import LedgerKeys
 from pipelines.local.processes import free_port
 from pipelines.models import derivations
 from pipelines.models.cache import ByteCache
@@ -35,12 +36,6 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now_s
-
-
-@pytest.fixture
-def client(redis_url: str) -> Iterator[redis.Redis]:
-    with redis.Redis.from_url(redis_url) as made:
-        yield made
 
 
 @pytest.fixture

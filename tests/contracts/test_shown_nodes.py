@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 
-import pytest
 import redis
 
 from api.shown_nodes import MAX_SHOWN, ShownNodes
-from pipelines.ledger.connect import LedgerKeys
+from pipelines.ledger.entries import LedgerKeys
 from pipelines.models.cache import ByteCache
 from pipelines.observe import metrics
 
@@ -22,12 +20,6 @@ def own(number: int) -> str:
 
 def metric(name: str, **labels: str) -> float:
     return metrics.REGISTRY.get_sample_value(f"recollect_{name}", labels) or 0.0
-
-
-@pytest.fixture
-def client(redis_url: str) -> Iterator[redis.Redis]:
-    with redis.Redis.from_url(redis_url) as made:
-        yield made
 
 
 def shown_nodes(client: redis.Redis, *, usable: bool = True) -> ShownNodes:

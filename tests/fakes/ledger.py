@@ -7,17 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pipelines.ledger.connect import ALTERED, LOST, Fault
 from pipelines.ledger.damage import HeldOut
+from pipelines.ledger.entries import ALTERED, LOST, Entry, Fault
 from pipelines.ledger.epoch import ReadCheckpoints
-from pipelines.ledger.ledger import (
-    CLOCK_AHEAD_S,
-    MAX_ENTRY_BYTES,
-    Appended,
-    Entry,
-    Outcome,
-    Tail,
-)
+from pipelines.ledger.ledger import CLOCK_AHEAD_S, MAX_ENTRY_BYTES, Appended, Outcome, Tail
 from pipelines.ledger.vault import Vault
 from projections.errors import (
     ClockAhead,

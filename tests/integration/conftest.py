@@ -8,12 +8,30 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import neo4j
 import pytest
 
 from pipelines.local.servers import Neo4jServer, ValkeyServer
-from tests.integration.api_support import Api
+from tests.integration.api_support import Api, running_api
+from tests.integration.query_support import Memory
 from tests.integration.stack import Stack
+from tests.integration.workers import Workers, working
 from tests.servers import emptied_neo4j, emptied_valkey
+from tests.stages.consolidated import without_models
+
+
+@pytest.fixture
+def memory(neo4j_url: str) -> Iterator[Memory]:
+    """What tests write into the graph behind the ledger's back."""
+    with neo4j.GraphDatabase.driver(neo4j_url, notifications_min_severity="OFF") as driver:
+        yield Memory(driver)
+
+
+@pytest.fixture
+def api(redis_url: str, neo4j_url: str) -> Iterator[Api]:
+    """The API of an empty ledger and an empty graph."""
+    with running_api(redis_url, neo4j_url) as running:
+        yield running
 
 
 @pytest.fixture
@@ -53,3 +71,17 @@ def module_stack(
 def stack(make_stack: Callable[..., Stack]) -> Stack:
     """An empty ledger and an empty graph."""
     return make_stack()
+
+
+@pytest.fixture
+def no_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rule stands in for the models of the enrichment."""
+    monkeypatch.setattr("pipelines.operations.consolidate.make_fold", without_models)
+    monkeypatch.setattr("pipelines.proof.verify.make_fold", without_models)
+
+
+@pytest.fixture(scope="module")
+def workers(valkey: ValkeyServer, neo4j: Neo4jServer) -> Iterator[Workers]:
+    """Workers of all stages."""
+    with working(valkey, neo4j) as made:
+        yield made

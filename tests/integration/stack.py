@@ -9,7 +9,8 @@ from typing import Any
 import neo4j
 
 from pipelines.graph.neo4j import Neo4jGraph
-from pipelines.ledger.ledger import Entry, Ledger
+from pipelines.ledger.entries import Entry
+from pipelines.ledger.ledger import Ledger
 from pipelines.models.loaded import Models
 from pipelines.proof.expected import LedgerFold
 from pipelines.proof.proof import prove

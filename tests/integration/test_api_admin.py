@@ -26,7 +26,6 @@ from tests.integration.api_support import (
     Api,
     assert_problem,
     envelope,
-    running_api,
 )
 
 pytestmark = pytest.mark.integration
@@ -34,12 +33,6 @@ pytestmark = pytest.mark.integration
 HASH = "0f" * 16
 PATH = f"/v1/admin/entities/entity:{HASH}/corrections"
 RENAME = {"correction": "rename", "name": "Ada Lovelace"}
-
-
-@pytest.fixture
-def api(redis_url: str, neo4j_url: str) -> Iterator[Api]:
-    with running_api(redis_url, neo4j_url) as running:
-        yield running
 
 
 @pytest.fixture

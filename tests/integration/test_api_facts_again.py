@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
-import neo4j
 import pytest
 
 from api.read_schemas import FactsResponse
@@ -20,18 +18,6 @@ from tests.integration.query_support import PATIENT, Memory, ids
 from tests.integration.test_api_query_services import FAR, projected_until, send
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture
-def memory(neo4j_url: str) -> Iterator[Memory]:
-    with neo4j.GraphDatabase.driver(neo4j_url, notifications_min_severity="OFF") as driver:
-        yield Memory(driver)
-
-
-@pytest.fixture
-def api(redis_url: str, neo4j_url: str, memory: Memory) -> Iterator[Api]:
-    with running_api(redis_url, neo4j_url) as running:
-        yield running
 
 
 def recall(client: httpx.Client, query: str = "JACQ", **fields: Any) -> httpx.Response:

@@ -21,12 +21,12 @@ import redis
 
 from api import main as api_main
 from api.connections import ActiveGraph, Connections
-from api.main import create_app, serve, start_warming
+from api.main import create_app, open_graph, serve, start_warming
 from api.schemas import Ready
 from api.services import Services
 from api.watcher import Watch
+from pipelines.graph.client import Neo4jReader
 from pipelines.graph.neo4j import Neo4jGraph
-from pipelines.graph.reader import Neo4jReader
 from pipelines.ledger.connect import connect_redis
 from pipelines.ledger.registry import Target, Targets
 from pipelines.local.servers import Neo4jServer, ValkeyServer
@@ -208,7 +208,7 @@ def test_a_graph_that_was_killed_is_warmed_up_again_and_one_that_was_slow_is_not
 ) -> None:
     fresh: list[bool] = []
     settings = Settings(redis_url=redis_url, neo4j_url=emptied_neo4j(second_neo4j))
-    connections = Connections(settings)
+    connections = Connections(settings, open_graph)
     watch = Watch(settings, connections, fresh=fresh.append)
 
     def looked(*, until_read: bool) -> bool:
@@ -481,7 +481,7 @@ def test_a_graph_that_has_outgrown_its_plans_is_warmed_up_once(
     monkeypatch.setattr("api.watcher.COUNT_EVERY_S", -1.0)
     fresh: list[bool] = []
     settings = Settings(redis_url=redis_url, neo4j_url=neo4j_url)
-    connections = Connections(settings)
+    connections = Connections(settings, open_graph)
     watch = Watch(settings, connections, fresh=fresh.append)
 
     def grown_by(events: int) -> int:
@@ -506,7 +506,7 @@ def _active(api: Api) -> str | None:
 
 
 def test_an_old_driver_is_closed_when_its_last_reader_is_done(neo4j_url: str) -> None:
-    active = ActiveGraph(Settings())
+    active = ActiveGraph(Settings(), open_graph)
     with pytest.raises(GraphUnavailable), active.reader():
         pass
     active.follow(Target("blue", neo4j_url, "neo4j"))
@@ -590,12 +590,6 @@ def _looks_for_positions(redis_url: str) -> int:
     """How often Redis was asked for an entry: only a waiting read does so here."""
     info: Any = connect_redis(Settings(redis_url=redis_url)).info("commandstats")
     return int(info.get("cmdstat_xrange", {}).get("calls", 0))
-
-
-@pytest.fixture
-def api(redis_url: str, neo4j_url: str) -> Iterator[Api]:
-    with running_api(redis_url, neo4j_url) as running:
-        yield running
 
 
 def test_openapi_documents_models_problems_and_security(api: Api) -> None:

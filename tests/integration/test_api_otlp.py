@@ -69,12 +69,6 @@ def api(valkey: ValkeyServer, neo4j: Neo4jServer) -> Iterator[Api]:
 
 
 @pytest.fixture
-def client(api: Api) -> Iterator[httpx.Client]:
-    with api.client() as opened:
-        yield opened
-
-
-@pytest.fixture
 def ledger(api: Api) -> Iterator[Ledger]:
     redis = connect_redis(Settings(redis_url=api.app.state.settings.redis_url))
     yield Ledger(redis, checkpoints=dict)

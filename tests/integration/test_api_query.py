@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import httpx
-import neo4j
 import pytest
 
 from pipelines.observe import metrics
@@ -28,12 +27,6 @@ from tests.servers import emptied_neo4j
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture
-def memory(neo4j_url: str) -> Iterator[Memory]:
-    with neo4j.GraphDatabase.driver(neo4j_url, notifications_min_severity="OFF") as driver:
-        yield Memory(driver)
 
 
 @pytest.fixture(scope="module")

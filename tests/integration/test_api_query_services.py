@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import neo4j
 import pytest
 
 from api.retrieval.policy import policy_of
@@ -36,12 +35,6 @@ pytestmark = pytest.mark.integration
 
 SLOW = {"channel_timeout_ms": 30_000}
 FAR = f"{2**40}-0"
-
-
-@pytest.fixture
-def memory(neo4j_url: str) -> Iterator[Memory]:
-    with neo4j.GraphDatabase.driver(neo4j_url, notifications_min_severity="OFF") as driver:
-        yield Memory(driver)
 
 
 @pytest.fixture

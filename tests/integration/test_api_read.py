@@ -14,7 +14,8 @@ import pytest
 
 from api.schemas import AtlasResponse
 from consolidation.decay import decay_score
-from pipelines.graph.reader import GraphNode, Neo4jReader
+from pipelines.graph.client import Neo4jReader
+from pipelines.graph.reader import STATUS_TIMEOUT_MS, GraphNode, LettersAsked
 from pipelines.graph.reads import events as event_reads
 from pipelines.graph.reads.events import EventReads
 from projections.errors import GraphUnavailable, QueryTimeout
@@ -27,7 +28,6 @@ from tests.integration.api_support import (
     Graph,
     assert_problem,
     envelope,
-    running_api,
 )
 
 pytestmark = pytest.mark.integration
@@ -46,12 +46,6 @@ def driver(neo4j_url: str) -> Iterator[neo4j.Driver]:
 @pytest.fixture
 def graph(driver: neo4j.Driver) -> Graph:
     return Graph(driver)
-
-
-@pytest.fixture
-def api(redis_url: str, neo4j_url: str) -> Iterator[Api]:
-    with running_api(redis_url, neo4j_url) as running:
-        yield running
 
 
 def event_at(minutes_ago: float, **fields: Any) -> dict[str, Any]:
@@ -546,7 +540,12 @@ def test_dead_letters_and_checkpoints_are_listed_in_order(
         (1, Position(7, 1)),
     ]
     assert reader.checkpoints("enrichment") == []
-    assert [letter.seq for letter in reader.dead_letters()] == [1, 2, 3]
-    assert [letter.seq for letter in reader.dead_letters("projection", skip=1, limit=1)] == [2]
-    assert reader.dead_letters("enrichment") == []
+
+    def seqs(wanted: LettersAsked) -> list[int]:
+        letters = reader.read(lambda read: read.dead_letters(wanted), timeout_ms=STATUS_TIMEOUT_MS)
+        return [letter.seq for letter in letters]
+
+    assert seqs(LettersAsked()) == [1, 2, 3]
+    assert seqs(LettersAsked("projection", skip=1, limit=1)) == [2]
+    assert seqs(LettersAsked("enrichment")) == []
     assert reader.dead_letter_counts() == {"projection": 3}

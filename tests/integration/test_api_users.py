@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import httpx
-import neo4j
 import pytest
 
 from consolidation.summary_payloads import summary_id
@@ -28,12 +27,6 @@ def api(redis_url: str, neo4j_url: str) -> Iterator[Api]:
     keys = (*KEYS, ApiKey(name="ann", key=ANN_KEY, tenant="acme", role="read", user_id="ann"))
     with running_api(redis_url, neo4j_url, api_keys=keys) as running:
         yield running
-
-
-@pytest.fixture
-def memory(neo4j_url: str) -> Iterator[Memory]:
-    with neo4j.GraphDatabase.driver(neo4j_url, notifications_min_severity="OFF") as driver:
-        yield Memory(driver)
 
 
 def derived(memory: Memory, row: Any, own_id: str, users: list[str] | None, **values: Any) -> None:

@@ -133,12 +133,6 @@ def api(valkey: ValkeyServer, neo4j: Neo4jServer) -> Iterator[Api]:
         stack.close()
 
 
-@pytest.fixture
-def client(api: Api) -> Iterator[httpx.Client]:
-    with api.client() as opened:
-        yield opened
-
-
 def asked(query: str, user_id: str | None, **fields: Any) -> dict[str, Any]:
     body = {"query": query, "session_id": "asking", "agent_id": "asker", "timeout_ms": 30_000}
     return body | {"record_access": False} | ({"user_id": user_id} if user_id else {}) | fields

@@ -36,22 +36,14 @@ from tests.integration.consolidation_support import FORGETTING, Consolidated
 from tests.integration.stack import Stack
 from tests.memory_stack import PARTITIONS
 from tests.servers import emptied_neo4j
-from tests.stages.consolidated import without_models
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("no_models")]
 
 ROOT = Path(__file__).resolve().parents[2]
 LEASE_MS = 1_000
 LATER_MS = START_MS + 4_000 * DAY_MS
 """So late that every event is old, also counted from its arrival."""
-
-
-@pytest.fixture(autouse=True)
-def no_models(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A rule stands in for the models of the enrichment."""
-    monkeypatch.setattr("pipelines.operations.consolidate.make_fold", without_models)
-    monkeypatch.setattr("pipelines.proof.verify.make_fold", without_models)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pipelines.ledger.connect import Block
+from pipelines.ledger.entries import Block
 from pipelines.observe import metrics
 from pipelines.operations.rebuild import rebuild, replay
 from pipelines.work.services import make_fold

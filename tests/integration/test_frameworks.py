@@ -19,7 +19,7 @@ from recollect.models import Node
 from tests.five_ways import mcp, otlp, python_client
 from tests.five_ways.story import AGENT, QUESTIONS, SESSION, USER, Door
 from tests.integration.api_support import ADMIN_KEY, Api, running_api
-from tests.integration.workers import OF_CLIENTS, PATIENCE_S, Workers, working
+from tests.integration.workers import OF_CLIENTS, PATIENCE_S, Workers
 
 pytestmark = pytest.mark.integration
 
@@ -36,12 +36,6 @@ OUTCOMES: Final = ("result", "failure")
 
 if not PYTHON.exists():
     pytest.skip("the frameworks are installed by `make test-adapters`", allow_module_level=True)
-
-
-@pytest.fixture(scope="module")
-def workers(valkey: ValkeyServer, neo4j: Neo4jServer) -> Iterator[Workers]:
-    with working(valkey, neo4j) as made:
-        yield made
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,7 @@ from pipelines.local.servers import Neo4jServer, ValkeyServer, neo4j_answers, va
 from pipelines.local.services import down, drop_target, ensure_target, up
 from projections.errors import OperationFailed
 from tests.servers import emptied_neo4j, kill_synced
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -37,16 +38,6 @@ server.wait_ready()
 print(server.pid, server.port, flush=True)
 time.sleep(600)
 """
-
-
-def wait_until(condition: Callable[[], bool], timeout_s: float = 180.0) -> bool:
-    """Whether `condition` came true in time."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 def ledger(data_dir: Path) -> redis.Redis:
@@ -115,7 +106,7 @@ def test_replica_follows_its_primary(own_valkey: ValkeyServer, tmp_path: Path) -
         replica.wait_ready()
         with redis.from_url(own_valkey.url) as primary, redis.from_url(replica.url) as follower:
             primary.set("kept", "yes")
-            assert wait_until(lambda: follower.get("kept") == b"yes")
+            wait_until(lambda: follower.get("kept") == b"yes", "it is followed")
     finally:
         replica.stop()
 
@@ -161,8 +152,8 @@ def test_killed_parent_leaves_no_orphan(tmp_path: Path, way: str) -> None:
     finally:
         parent.kill()
         parent.communicate()
-    assert wait_until(lambda: not is_alive(pid))
-    assert wait_until(lambda: port_is_free(port))
+    wait_until(lambda: not is_alive(pid), "its end")
+    wait_until(lambda: port_is_free(port), "its port is free")
 
 
 def test_port_in_use_is_not_chosen(own_valkey: ValkeyServer) -> None:
@@ -216,7 +207,7 @@ def test_a_killed_server_is_started_again_and_a_killed_supervisor_leaves_nothing
         now = read_state(data_dir)
         return now is not None and now.valkey.pid != before.valkey.pid and now.valkey.answers
 
-    assert wait_until(restarted)
+    wait_until(restarted, "it is started again")
     with ledger(data_dir) as client:
         assert client.ping()
 
@@ -224,9 +215,9 @@ def test_a_killed_server_is_started_again_and_a_killed_supervisor_leaves_nothing
     assert state is not None
     os.kill(state.valkey.supervisor_pid, signal.SIGKILL)
     for pid in (state.valkey.pid, state.targets["blue"].pid):
-        assert wait_until(lambda pid=pid: not is_alive(pid))  # type: ignore[misc]  # mypy cannot infer the default
+        wait_until(lambda: not is_alive(pid), "its end")  # noqa: B023 - called at once
     # The services go with the thread that started them, an instant before the process is gone.
-    assert wait_until(lambda: read_state(data_dir) is None)
+    wait_until(lambda: read_state(data_dir) is None, "nothing is left")
     assert up(data_dir, detach=True).redis_url == state.redis_url
 
 

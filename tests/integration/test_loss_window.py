@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 import redis
 
-from pipelines.ledger.ledger import Appended, Entry, Ledger
+from pipelines.ledger.entries import Entry
+from pipelines.ledger.ledger import Appended, Ledger
 from pipelines.local.servers import ValkeyServer
 from projections.errors import GraphAhead
 from projections.events import content_digest, event_partition

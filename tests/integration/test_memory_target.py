@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from pipelines.graph.port import Graph
-from pipelines.ledger.connect import Block
+from pipelines.ledger.entries import Block
 from pipelines.ledger.ledger import Appended
 from pipelines.operations.rebuild import replay
 from pipelines.work.runner import Runner

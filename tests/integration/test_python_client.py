@@ -35,7 +35,7 @@ from recollect import (
 from recollect.local import LocalServices, data_folder
 from tests.fakes.proxy import CuttingProxy
 from tests.integration.api_support import READ_KEY, WRITE_KEY, Api, running_api
-from tests.integration.workers import OF_CLIENTS, PATIENCE_S, Workers, working
+from tests.integration.workers import OF_CLIENTS, PATIENCE_S, Workers
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
@@ -49,12 +49,6 @@ with memory.session({session!r}, agent="payments") as session:
     session.log("user", "My card was charged twice")
 print(memory.ask("why was the card charged twice?", timeout_s=30).text)
 """
-
-
-@pytest.fixture(scope="module")
-def workers(valkey: ValkeyServer, neo4j: Neo4jServer) -> Iterator[Workers]:
-    with working(valkey, neo4j) as made:
-        yield made
 
 
 @pytest.fixture(scope="module")

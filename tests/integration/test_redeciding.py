@@ -19,9 +19,8 @@ from tests.integration.consolidation_support import FORGETTING
 from tests.integration.pass_support import PassingStack
 from tests.integration.stack import Stack
 from tests.passing import entity_id
-from tests.stages.consolidated import without_models
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("no_models")]
 
 LATER_MS = START_MS + 4_000 * DAY_MS
 """So late that every event is old, also counted from its arrival."""
@@ -31,13 +30,6 @@ OTHERWISE = "Put otherwise."
 
 class Interrupted(Exception):
     """Stands for a process that dies."""
-
-
-@pytest.fixture(autouse=True)
-def no_models(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A rule stands in for the models of the enrichment."""
-    monkeypatch.setattr("pipelines.operations.consolidate.make_fold", without_models)
-    monkeypatch.setattr("pipelines.proof.verify.make_fold", without_models)
 
 
 @pytest.fixture

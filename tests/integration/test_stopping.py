@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.ledger.connect import Block
+from pipelines.ledger.entries import Block
 from pipelines.operations.dead_letters import list_
 from pipelines.work.live import LiveRunner
 from projections.errors import Stopped

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,14 +25,6 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.integration
 Recollect = Callable[..., tuple[int, dict[str, Any]]]
 EVENTS = 10
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """Of sockets and of the copy; a private one whose path is short enough for a socket."""
-    made = Path(tempfile.mkdtemp(prefix="rc-", dir="/tmp"))
-    yield made
-    shutil.rmtree(made)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import pytest
 
 from enrichment.names import entity_id
 from enrichment.ports import PayloadResolver
-from pipelines.ledger.connect import Block
+from pipelines.ledger.entries import Block
 from pipelines.ledger.payloads import FsspecResolver
 from pipelines.proof.report import ProofReport
 from pipelines.proof.verify import verify

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 
 import redis
 
-from pipelines.ledger.connect import Block, Entry, connect_redis
+from pipelines.ledger.connect import connect_redis
+from pipelines.ledger.entries import Block, Entry
 from pipelines.work.app import StageApp
 from pipelines.work.settings import Settings, load_settings
 from projections.errors import Fenced, GraphUnavailable, RecollectError

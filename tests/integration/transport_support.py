@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
@@ -14,6 +13,7 @@ from typing import IO, Any
 import redis
 
 from projections.events import content_digest
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 PARTITIONS = 4
@@ -21,17 +21,8 @@ LEASE_MS = 2_000
 
 
 def wait_for(condition: Callable[[], Any], timeout_s: float, what: str) -> Any:
-    """Poll until `condition` returns something true."""
-    deadline = time.monotonic() + timeout_s
-    while True:
-        try:
-            if found := condition():
-                return found
-        except redis.RedisError:
-            pass
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {timeout_s} s: {what}")
-        time.sleep(0.02)
+    """As `wait_until`; the server may be away meanwhile."""
+    return wait_until(condition, what, timeout_s, passing=(redis.RedisError,))
 
 
 class Cluster:

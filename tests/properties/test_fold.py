@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from pipelines.graph.rows import FoundEdge, FoundNode
-from pipelines.ledger.connect import Block
+from pipelines.ledger.entries import Block
 from pipelines.work.runner import Runner
 from projections.errors import Fenced, GraphUnavailable
 from projections.events import Event, decode_event, event_partition, is_system_event

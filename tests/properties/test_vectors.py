@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from enrichment.similarity import cosines, kept_bytes, levels, pack, unpack
+from enrichment.vectors import cosines, kept_bytes, levels, pack, unpack
 
 WIDTH = 24
 STEP = 0.5 / 127

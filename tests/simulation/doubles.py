@@ -15,7 +15,7 @@ from zlib import crc32
 import numpy
 
 from enrichment.ports import Analysis, Span, Token
-from enrichment.similarity import pack, unpack
+from enrichment.vectors import pack, unpack
 from pipelines.graph.memory import MemoryTransaction
 from pipelines.graph.tables import Pair, StoredNode, Tables, Values
 from pipelines.ledger.registry import Target

@@ -14,7 +14,7 @@ import pytest
 from consolidation.decay import DAY_MS
 from consolidation.retention import RetentionPolicy
 from enrichment.names import canonical_name, entity_id
-from pipelines.ledger.connect import Block
+from pipelines.ledger.entries import Block
 from pipelines.ledger.ledger import Appended
 from pipelines.operations.dead_letters import retry
 from pipelines.operations.passes.run import CommunitySettings, Pass

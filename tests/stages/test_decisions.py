@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.ledger.connect import Block
+from pipelines.ledger.entries import Block
 from pipelines.work.services import make_fold
 from pipelines.work.stages import CONSOLIDATION
 from projections.identity import partition_of

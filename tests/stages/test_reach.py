@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from pipelines.ledger.connect import Block
+from pipelines.ledger.entries import Block
 from pipelines.work.live import LiveRunner
 from pipelines.work.runner import Runner
 from pipelines.work.services import make_fold

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from pipelines.ledger.connect import Block
+from pipelines.ledger.entries import Block
 from pipelines.operations import dead_letters
 from pipelines.work.folds import StageFold
 from pipelines.work.runner import Runner

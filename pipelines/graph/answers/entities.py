@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice, takewhile
 from typing import Any, Final
 
-from pipelines.graph.answers.events import Answer
-from pipelines.graph.answers.seen import Row, Seen, columns, plain
+from pipelines.graph.answers.seen import Answer, Row, Seen, columns, plain
 from pipelines.graph.reads import entities as asked
 from pipelines.graph.rows import End, FoundEdge, FoundNode
 from projections.schema import (

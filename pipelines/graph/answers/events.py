@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
-from pipelines.graph.answers.seen import Row, Seen, columns, newest_first, properties
+from pipelines.graph.answers.seen import (
+    Answer,
+    Row,
+    Seen,
+    columns,
+    newest_first,
+    properties,
+)
 from pipelines.graph.reads import events as asked
 from pipelines.graph.reads.scope import MAX_LATER, MAX_SCANNED
 from pipelines.graph.rows import End, FoundNode
 from projections.schema import CAUSED_BY, EDGES, EVENT, FOLLOWS, EdgeRow
-
-Answer = Callable[[Seen], list[Row]]
-
-
-def event_row(node: FoundNode) -> dict[str, Any]:
-    """An event with all that was kept of its words."""
-    return {"node": columns(EVENT, node), "text": node.values["text"] or ""}
 
 
 def _events(seen: Seen) -> list[Row]:

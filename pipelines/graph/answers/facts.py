@@ -13,8 +13,7 @@ from typing import Any, Final
 import numpy
 import numpy.typing
 
-from pipelines.graph.answers.events import Answer
-from pipelines.graph.answers.seen import Row, Seen, newest_first, properties
+from pipelines.graph.answers.seen import Answer, Row, Seen, newest_first, properties
 from pipelines.graph.fulltext import MIN_PREFIX_CHARACTERS, folded, words_of
 from pipelines.graph.reads import facts as asked
 from pipelines.graph.reads.scope import MAX_SCANNED

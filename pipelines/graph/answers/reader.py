@@ -7,10 +7,9 @@ from functools import cache
 from typing import Any, Final, TypeVar
 
 from pipelines.graph.answers import entities, events, facts, walk
-from pipelines.graph.answers.events import Answer
-from pipelines.graph.answers.seen import Row, Seen
+from pipelines.graph.answers.seen import Answer, Row, Seen
 from pipelines.graph.port import Graph
-from pipelines.graph.reader import DeadLetter, Deadline, GraphRead, GraphReader
+from pipelines.graph.reader import DeadLetter, Deadline, GraphRead, GraphReader, LettersAsked
 from pipelines.graph.reads.scope import QUESTION, in_scope
 from pipelines.graph.rows import Counts
 from projections.operations import Checkpoint
@@ -59,24 +58,19 @@ class PortRead(GraphRead):
         self._deadline.remaining_s()
         return self._graph.checkpoints(stage)
 
-    def dead_letters(
-        self,
-        stage: str | None = None,
-        *,
-        partition: int | None = None,
-        seq: int | None = None,
-        skip: int = 0,
-        limit: int = 100,
-        tenant: str | None = None,
-    ) -> list[DeadLetter]:
+    def dead_letters(self, wanted: LettersAsked) -> list[DeadLetter]:
         """See `GraphRead`."""
         self._deadline.remaining_s()
         every = (
             DeadLetter._make(values.get(name) for name in DeadLetter._fields)
-            for values in self._graph.dead_letters(stage, partition)
+            for values in self._graph.dead_letters(wanted.stage, wanted.partition)
         )
-        letters = [one for one in every if seq in (None, one.seq) and tenant in (None, one.tenant)]
-        return letters[skip : skip + limit]
+        letters = [
+            one
+            for one in every
+            if wanted.seq in (None, one.seq) and wanted.tenant in (None, one.tenant)
+        ]
+        return letters[wanted.skip : wanted.skip + wanted.limit]
 
     def dead_letter_counts(self) -> dict[str, int]:
         """See `GraphRead`."""

@@ -7,7 +7,7 @@ together (`tests/contracts/test_answers.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from pipelines.graph.port import Reads, pages
@@ -255,3 +255,12 @@ def properties(edge: FoundEdge) -> dict[str, Any]:
 
 def _first(*values: Any) -> Any:
     return next((value for value in values if value is not None), None)
+
+
+def event_row(node: FoundNode) -> dict[str, Any]:
+    """An event with all that was kept of its words."""
+    return {"node": columns(EVENT, node), "text": node.values["text"] or ""}
+
+
+Answer = Callable[[Seen], list[Row]]
+"""How a question is answered from what its reader may see."""

@@ -7,8 +7,7 @@ from itertools import islice
 from typing import Any, Final
 
 from consolidation.payloads import CAUSE
-from pipelines.graph.answers.events import Answer, event_row
-from pipelines.graph.answers.seen import Row, Seen, columns, properties
+from pipelines.graph.answers.seen import Answer, Row, Seen, columns, event_row, properties
 from pipelines.graph.reads import walk as asked
 from pipelines.graph.rows import RETRIEVED, FoundEdge, wire_id
 from projections.schema import (

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator
 from itertools import chain
 from operator import attrgetter
 
-from pipelines.ledger.ledger import Entry
+from pipelines.ledger.entries import Entry
 from pipelines.ledger.sealing import is_withheld, sealed_by
 from pipelines.operations.export.selection import EXPORTING, ExportReport, ReadLedger, Selection
 from pipelines.work.services import Progress

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
-from pipelines.ledger.ledger import Entry, Tail
+from pipelines.ledger.entries import Entry
+from pipelines.ledger.ledger import Tail
 from pipelines.operations.imports import KEPT_PROBLEMS
 from projections.events import Event
 from projections.identity import START, Position

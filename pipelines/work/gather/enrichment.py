@@ -13,7 +13,7 @@ from enrichment.outcomes import Changes
 from enrichment.persons import Bond
 from enrichment.ports import PayloadResolver
 from enrichment.resolution import KnownEntity
-from enrichment.similarity import NEIGHBOURS, THRESHOLD, Pair, pair, pairs_within, vector_of
+from enrichment.similarity import NEIGHBOURS, THRESHOLD, Pair, pair, pairs_within
 from enrichment.stage import (
     Derived,
     EntityKey,
@@ -27,6 +27,7 @@ from enrichment.stage import (
     wanted_links,
     written,
 )
+from enrichment.vectors import vector_of
 from pipelines.graph.port import Transaction
 from pipelines.graph.rows import End, FoundNode, Span
 from pipelines.ledger.ledger import Ledger

@@ -23,8 +23,8 @@ from faust.types.tuples import ack_lock
 from mode import Service
 from yarl import URL
 
-from pipelines.ledger.connect import Block, Entry
 from pipelines.ledger.damage import is_sound
+from pipelines.ledger.entries import Block, Entry
 from pipelines.observe import progress
 from pipelines.work.settings import Settings
 from pipelines.work.transport.group import LEADER, Group

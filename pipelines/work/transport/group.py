@@ -19,7 +19,8 @@ from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-from pipelines.ledger.connect import SENTINEL_SCHEME, Entry, LedgerKeys, Start, sentinel_hosts
+from pipelines.ledger.connect import SENTINEL_SCHEME, sentinel_hosts
+from pipelines.ledger.entries import Entry, LedgerKeys, Start
 from pipelines.ledger.epoch import ACQUIRE, RELEASE, RENEW
 from pipelines.work.settings import Settings
 from projections.errors import ConfigurationError

@@ -10,7 +10,7 @@ from typing import Any, cast
 from faust.types import TP, ConsumerMessage
 from redis.exceptions import ResponseError
 
-from pipelines.ledger.connect import Block, Entry, decode_entry
+from pipelines.ledger.entries import Block, Entry, decode_entry
 from pipelines.work.transport.group import Group
 from projections.errors import RecollectError
 from projections.identity import START, Position

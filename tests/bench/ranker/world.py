@@ -29,7 +29,7 @@ from pipelines.columns.tenant import Tenant
 from pipelines.columns.view import View
 from pipelines.columns.view_reads import ViewReads
 from pipelines.graph.reads.scope import Scope
-from pipelines.ledger.connect import Block
+from pipelines.ledger.entries import Block
 from pipelines.models.loaded import Models
 from pipelines.operations.demo import scenario_path
 from pipelines.work.enriching import enrichment_fold

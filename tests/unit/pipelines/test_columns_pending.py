@@ -13,7 +13,7 @@ from pipelines.columns.pending import accepted
 from pipelines.columns.view import View
 from pipelines.graph.memory import MemoryGraph
 from pipelines.graph.reads.scope import Scope
-from pipelines.ledger.connect import Entry
+from pipelines.ledger.entries import Entry
 from projections.events import encode_event
 from projections.identity import Position
 from projections.operations import EnsureNode, Operations, SetNode

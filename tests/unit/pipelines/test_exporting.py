@@ -14,7 +14,8 @@ from xml.etree import ElementTree
 import pytest
 
 from pipelines.graph.rows import RETRIEVED
-from pipelines.ledger.ledger import Entry, Tail
+from pipelines.ledger.entries import Entry
+from pipelines.ledger.ledger import Tail
 from pipelines.local.private_files import written_whole
 from pipelines.operations.export.events import event_lines
 from pipelines.operations.export.prov import RELATIONS

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from pipelines.ledger.ledger import Entry, Outcome
+from pipelines.ledger.entries import Entry
+from pipelines.ledger.ledger import Outcome
 from pipelines.operations.formats.table import chat_items, event_items
 from pipelines.operations.imports import Problem, import_events
 from pipelines.operations.sources import Item

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -30,14 +29,6 @@ from tests.fakes.model_process import ROOT, fake_program, vector_of
 
 PATIENT_MS = 120_000
 PATIENT_S = PATIENT_MS / 1000
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """A private one whose path is short enough for a socket."""
-    made = Path(tempfile.mkdtemp(prefix="rc-", dir="/tmp"))
-    yield made
-    shutil.rmtree(made)
 
 
 @pytest.fixture

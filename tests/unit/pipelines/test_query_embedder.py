@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import sys
-import tempfile
 from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,13 +21,6 @@ from tests.fakes.model_process import fake_program, vector_of
 
 PATIENT_MS = 120_000
 BROKEN = [sys.executable, "-c", "import sys; sys.exit(3)"]
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    made = Path(tempfile.mkdtemp(prefix="rc-", dir="/tmp"))
-    yield made
-    shutil.rmtree(made)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from pipelines.graph.rows import FoundNode
-from pipelines.ledger.connect import Block
+from pipelines.ledger.entries import Block
 from pipelines.work.runner import Runner
 from pipelines.work.stages import PROJECTION
 from projections.errors import Fenced, GraphRejected, Stopped, TransactionTimeout

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.ledger.connect import Entry
+from pipelines.ledger.entries import Entry
 from pipelines.work.app import Work
 from projections.errors import RecollectError
 from projections.operations import Checkpoint
