@@ -71,6 +71,7 @@ from api.schemas import (
     EventBatch,
     EventEnvelope,
     Problem,
+    UserCorrection,
 )
 from api.services import Deadline, ReadContext, Services, clock_ms
 from api.share import ALONE, Share
@@ -336,7 +337,7 @@ def create_app(settings: Settings, share: Share = ALONE) -> FastAPI:
 
 
 _REFERRED_TO: Final[tuple[type[BaseModel], ...]] = (
-    *(EventEnvelope, EventBatch, EntityCorrection, FeedbackBody),
+    *(EventEnvelope, EventBatch, EntityCorrection, UserCorrection, FeedbackBody),
     *(FactsQuery, SubgraphQuery, WhyQuery, DeadLettersRetried, Problem),
 )
 

@@ -494,6 +494,59 @@ class EntityCorrection(
     """
 
 
+class Party(Wire):
+    """An entity as a person names it."""
+
+    name: str = Field(min_length=1, max_length=MAX_NAME_CHARACTERS)
+    type: EntityType = "concept"
+    subtype: Subtype | None = None
+
+
+class _CorrectedFact(Wire):
+    event_id: str | None = Field(
+        default=None,
+        description="Of the event that this becomes: with one, sending it again is safe.",
+        json_schema_extra={"format": "uuid"},
+    )
+    relation: str = Field(
+        min_length=1, max_length=256, description="`Works At` and `worksAt` are `works_at`."
+    )
+    source: Party | None = Field(
+        default=None,
+        description="As the fact names it, where that is not the user but the same person.",
+    )
+
+
+class StatedFact(_CorrectedFact):
+    """What is so; where there is one value at a time it ends what was held before."""
+
+    correction: Literal["state"]
+    target: Party | str | float | bool = Field(description="An entity, or a value.")
+    fact: str | None = Field(default=None, max_length=500, description="In words.")
+    valid_from: Moment | None = Field(default=None, description="Since when; default: now.")
+    valid_to: Moment | None = Field(default=None, description="Until when, exclusive.")
+
+
+class RetractedFact(_CorrectedFact):
+    """What is not so; it stays in the history, as retracted."""
+
+    correction: Literal["retract"]
+    target: Party | str | float | bool | None = Field(
+        default=None, description="May be left out where there is one value at a time."
+    )
+    at: Moment | None = Field(default=None, description="No longer so since then; default: now.")
+    reason: str | None = Field(default=None, min_length=1, max_length=MAX_REASON_CHARACTERS)
+
+
+class UserCorrection(
+    RootModel[Annotated[StatedFact | RetractedFact, Field(discriminator="correction")]]
+):
+    """What a user, or somebody for them, says about what is known of them.
+
+    This documents the rules; `enrichment.payloads` judges.
+    """
+
+
 class ReconsolidationRequest(Wire):
     """Asks for a pass of consolidation: of a session, of an agent, else of the whole tenant.
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, Path
 from starlette.responses import Response
 
 from api.answers import JsonResponse
@@ -27,14 +27,21 @@ from api.dependencies import (
 from api.errors import BODY_PROBLEMS, current_request_id, problem_responses
 from api.read_schemas import FeedbackBody
 from api.routes.events import admit
-from api.schemas import Accepted, EntityCorrection, ReconsolidationRequest
+from api.schemas import Accepted, EntityCorrection, ReconsolidationRequest, UserCorrection
 from api.services import Caller, Services
-from enrichment.payloads import ENTITY_CORRECTED, FEEDBACK_EVENT, REQUESTED_EVENT, offered_event
+from enrichment.payloads import (
+    ENTITY_CORRECTED,
+    FACT_ASSERTED,
+    FACT_RETRACTED,
+    FEEDBACK_EVENT,
+    REQUESTED_EVENT,
+    offered_event,
+)
 from pipelines.graph.rows import ENTITY_PREFIX
 from pipelines.ledger.ledger import Appended, Ledger
 from pipelines.observe import logs
 from projections.errors import EventConflict, InvalidEvent, InvalidInput
-from projections.events import PARTITION_KEY, Event, timestamp_text
+from projections.events import EVERYONE, MAX_NAME_CHARACTERS, PARTITION_KEY, Event, timestamp_text
 
 router = APIRouter(prefix="/v1", dependencies=[Depends(no_query)])
 
@@ -189,6 +196,49 @@ async def give_feedback(caller: Writer, services: ServicesOf, body: JsonBytes) -
         judged.get("not_useful", ()),
     )
     return response
+
+
+_OF_FACTS: Final = {"state": FACT_ASSERTED, "retract": FACT_RETRACTED}
+"""What a correction of a user becomes."""
+
+
+@router.post(
+    "/users/{user_id}/corrections",
+    status_code=202,
+    response_model=Accepted,
+    responses=problem_responses(*STATEMENT_PROBLEMS),
+    openapi_extra=documented_body(UserCorrection),
+    tags=["memory"],
+)
+async def correct_user(
+    user_id: Annotated[str, Path(min_length=1, max_length=MAX_NAME_CHARACTERS)],
+    caller: Writer,
+    services: ServicesOf,
+    body: JsonBytes,
+) -> Response:
+    """Append what a user, or somebody for them, says is so or is not so; it outranks the rest.
+
+    It is a fact of the user's own: seen by whoever may see theirs, on every target, and still
+    there after a rebuild.
+    """
+    if user_id == EVERYONE:
+        raise InvalidInput((("user_id", "one user"),))
+    caller.view(user_id, now_ms=0)  # a key of another user speaks for nobody else
+
+    def event() -> Event:
+        raw = decode_json(body)
+        fields = _stated_fields(raw, "correction", "a JSON object with the fields of a correction")
+        event_type = _OF_FACTS.get(str(fields.pop("correction", None)))
+        if event_type is None:
+            raise InvalidInput((("correction", "state or retract"),))
+        payload = {"source": {"name": user_id, "type": "user"}, **fields}
+        if event_type == FACT_ASSERTED:
+            if "source_kind" in fields:
+                raise InvalidInput((("source_kind", "not sent: a correction is a user_edit"),))
+            payload["source_kind"] = "user_edit"
+        return system_event(raw.get("event_id"), event_type, payload, caller, user_id=user_id)
+
+    return await take_statement(services, event, "user corrected")
 
 
 @router.post(

@@ -36,9 +36,10 @@ def export_(
     ] = Format.EVENTS,
     tenant: Annotated[
         str | None,
-        typer.Option(help="of this tenant alone; all by default, of a session `default`"),
+        typer.Option(help="of this tenant alone; all by default, of a session or user `default`"),
     ] = None,
     session: Annotated[str | None, typer.Option(help="of this session alone")] = None,
+    user: Annotated[str | None, typer.Option(help="of this user alone")] = None,
     since: Annotated[
         str | None, typer.Option(metavar="TIME", help="what occurred then or later, RFC 3339")
     ] = None,
@@ -54,8 +55,9 @@ def export_(
     """
     if invocation.json and file == STANDARD_OUTPUT:
         raise typer.BadParameter("a file, with --json", param_hint="FILE")
-    owner = tenant or (DEFAULT_TENANT if session is not None else None)
-    selection = Selection(owner, session, moment(since, "--since"), moment(until, "--until"))
+    owner = tenant or (DEFAULT_TENANT if (session, user) != (None, None) else None)
+    begin_ms, end_ms = moment(since, "--since"), moment(until, "--until")
+    selection = Selection(owner, session, begin_ms, end_ms, user_id=user)
     with invocation.progress() as progress:
         report = export(
             invocation.services,

@@ -94,7 +94,7 @@ def sessions(
             as_of_position=as_of,
             **_of_day(day),
         )
-    invocation.answer(document, lambda out: _show_sessions(out, document["sessions"]))
+    invocation.answer(document, lambda out: show_sessions(out, document["sessions"]))
 
 
 def _of_day(day: str | None) -> dict[str, str]:
@@ -116,7 +116,8 @@ def _of_day(day: str | None) -> dict[str, str]:
     }
 
 
-def _show_sessions(out: Console, listed: Sequence[Mapping[str, Any]]) -> None:
+def show_sessions(out: Console, listed: Sequence[Mapping[str, Any]]) -> None:
+    """Sessions as a table."""
     if not listed:
         out.print("[dim]no session[/dim]")
         return
@@ -269,54 +270,7 @@ def facts(
     with _looking(invocation, api, key_file) as look:
         path = f"/v1/facts/{quote(entity, safe='')}"
         document = look(path, tenant, user, limit=limit, as_of_position=as_of)
-    invocation.answer(document, lambda out: _show_facts(out, document["facts"]))
-
-
-@command(app, "user", example="recollect user cust-ana")
-def user_page(
-    invocation: Invocation,
-    user_id: Annotated[str, typer.Argument(metavar="USER", help="`user_id` of the events")],
-    max_tokens: Annotated[
-        int | None,
-        typer.Option("--max-tokens", min=50, help="print a block for a prompt instead"),
-    ] = None,
-    tenant: Tenant = DEFAULT_TENANT,
-    user: Annotated[
-        str | None,
-        typer.Option("--user", help="see what this user may; default: the user themselves"),
-    ] = None,
-    limit: Limit = 50,
-    as_of: AsOf = None,
-    api: Api = None,
-    key_file: KeyFile = None,
-) -> None:
-    """Show what is known of a user: wishes, facts that hold and held, sessions."""
-    path = f"/v1/users/{quote(user_id, safe='')}"
-    seen_as = {"user_id": user or user_id, "record_access": "false", "as_of_position": as_of}
-    client = client_for(invocation, api, key_file)
-    try:
-        if max_tokens is not None:
-            text = client.read(f"{path}/context", {**seen_as, "max_tokens": max_tokens}, tenant)
-            document: dict[str, Any] = {"text": text}
-        else:
-            document = client.look(path, {**seen_as, "limit": limit}, tenant)
-    finally:
-        client.close()
-    invocation.answer(document, lambda out: _show_person(out, document))
-
-
-def _show_person(out: Console, person: Mapping[str, Any]) -> None:
-    if "text" in person:
-        out.print(person["text"], end="", markup=False)
-        return
-    names = [name for name in person["names"] if name != person["user_id"]]
-    known_as = f", known as {', '.join(names)}" if names else ""
-    out.print(f"[bold]{escape(person['user_id'])}[/bold]{escape(known_as)}")
-    told = [*person["wishes"], *person["facts"], *person["former"]]
-    _show_facts(out, told)
-    if person["sessions"]:
-        out.print()
-        _show_sessions(out, person["sessions"])
+    invocation.answer(document, lambda out: show_facts(out, document["facts"]))
 
 
 @command(app, "tail", example="recollect tail --session checkout-4711 --from 0")
@@ -369,7 +323,8 @@ def _show_change(out: Console, change: Mapping[str, Any]) -> None:
     )
 
 
-def _show_facts(out: Console, listed: Sequence[Mapping[str, Any]]) -> None:
+def show_facts(out: Console, listed: Sequence[Mapping[str, Any]]) -> None:
+    """Facts as a table."""
     if not listed:
         out.print("[dim]nothing is known about it[/dim]")
         return

@@ -129,9 +129,7 @@ COMMANDS: dict[str, Listed] = {
         LOOKING,
         "Show what was ever said of an entity: what holds, and what no longer does.",
     ),
-    "user": Listed(
-        "look", LOOKING, "Show what is known of a user: wishes, facts that hold and held, sessions."
-    ),
+    "user": Listed("users", LOOKING, "Show what is known of a user, and correct it."),
     "tail": Listed("look", LOOKING, "Print events as the ledger takes them, until Ctrl-C."),
     "mcp": Listed(
         "models",

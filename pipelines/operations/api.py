@@ -191,7 +191,7 @@ def _answer(status: int, data: bytes, accept: str) -> ApiAnswer:
         document = orjson.loads(data)
     except orjson.JSONDecodeError:
         document = {}
-    if status == 200:
+    if status in (200, 202):
         return ApiAnswer(document)
     errors = tuple((error["field"], error["rule"]) for error in document.get("errors", ()))
     if status == 422 and errors:

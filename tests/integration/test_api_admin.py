@@ -1,4 +1,4 @@
-"""Corrections of entities over HTTP, into a real ledger."""
+"""Corrections of entities and of users over HTTP, into a real ledger."""
 
 from __future__ import annotations
 
@@ -13,14 +13,22 @@ import pytest
 from api.schemas import Accepted
 from consolidation.decisions import parse_decision
 from consolidation.payloads import Requested
-from enrichment.payloads import ENTITY_CORRECTED, REQUESTED_EVENT, EntityCorrected, parse_statement
+from enrichment.payloads import (
+    ENTITY_CORRECTED,
+    FACT_ASSERTED,
+    FACT_RETRACTED,
+    REQUESTED_EVENT,
+    EntityCorrected,
+    parse_statement,
+)
 from pipelines.ledger.connect import connect_redis
 from pipelines.ledger.ledger import Ledger
-from pipelines.work.settings import Settings
+from pipelines.work.settings import ApiKey, Settings
 from projections.events import Event, decode_event
 from projections.identity import partition_of
 from tests.integration.api_support import (
     ADMIN_KEY,
+    KEYS,
     READ_KEY,
     WRITE_KEY,
     Api,
@@ -193,6 +201,68 @@ def test_a_request_that_is_none_is_a_problem(
 ) -> None:
     headers = {"content-type": "application/json", **sent.pop("headers", {})}
     assert_problem(operator.post(PATH, headers=headers, **sent), status, kind)
+
+
+BOB_KEY = "write-key-of-bob-0123456789"
+OF_A_USER = "/v1/users/ana/corrections"
+STATED = {"correction": "state", "relation": "lives_in", "target": "Porto"}
+
+
+@pytest.mark.parametrize(
+    ("body", "event_type", "payload"),
+    [
+        (STATED, FACT_ASSERTED, {"source_kind": "user_edit"}),
+        (
+            {"correction": "retract", "relation": "lives_in", "reason": "moved on"},
+            FACT_RETRACTED,
+            {},
+        ),
+        (
+            {**STATED, "source": {"name": "Ana Reis", "type": "user"}},
+            FACT_ASSERTED,
+            {"source_kind": "user_edit"},
+        ),
+    ],
+)
+def test_what_a_user_corrects_is_a_statement_of_that_user(
+    api: Api, ledger: Ledger, body: dict[str, Any], event_type: str, payload: dict[str, Any]
+) -> None:
+    with api.client(WRITE_KEY) as writer:
+        event = stored(ledger, writer.post(OF_A_USER, json=body))
+    said = {name: value for name, value in body.items() if name != "correction"}
+    assert (event.event_type, event.user_id) == (event_type, "ana")
+    assert event.payload == {"source": {"name": "ana", "type": "user"}, **said, **payload}
+
+
+def test_nobody_corrects_what_is_of_another_user(redis_url: str, neo4j_url: str) -> None:
+    bound = ApiKey(name="bob", key=BOB_KEY, tenant="acme", role="write", user_id="bob")
+    with running_api(redis_url, neo4j_url, api_keys=(*KEYS, bound)) as running:
+        with running.client(BOB_KEY) as bob:
+            assert_problem(bob.post(OF_A_USER, json=STATED), 403, "forbidden")
+            assert bob.post("/v1/users/bob/corrections", json=STATED).status_code == 202
+        with running.client(READ_KEY) as reader:
+            assert_problem(reader.post(OF_A_USER, json=STATED), 403, "forbidden")
+
+
+@pytest.mark.parametrize(
+    ("body", "fields"),
+    [
+        ({**STATED, "correction": "forget"}, ["correction"]),
+        ({"relation": "lives_in", "target": "Porto"}, ["correction"]),
+        ({**STATED, "source_kind": "file"}, ["source_kind"]),
+        ({"correction": "state", "relation": "lives_in"}, ["target"]),
+        ({"correction": "retract", "relation": "prefers"}, ["target"]),
+        ({**STATED, "relation": "1 %"}, ["relation"]),
+    ],
+)
+def test_a_correction_of_a_user_that_breaks_a_rule_names_it(
+    operator: httpx.Client, body: dict[str, Any], fields: list[str]
+) -> None:
+    assert fields_of(operator.post(OF_A_USER, json=body)) == fields
+
+
+def test_everybody_is_no_user_to_correct(operator: httpx.Client) -> None:
+    assert fields_of(operator.post("/v1/users/*/corrections", json=STATED)) == ["user_id"]
 
 
 def test_it_is_documented(operator: httpx.Client) -> None:

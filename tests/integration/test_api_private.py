@@ -77,6 +77,7 @@ NOT_READS: Final = {
     ("post", "/v1/logs"),
     ("post", "/v1/feedback"),
     ("post", "/v1/admin/entities/{entity_id}/corrections"),
+    ("post", "/v1/users/{user_id}/corrections"),
     ("post", "/v1/admin/reconsolidate"),
     ("post", "/v1/admin/dead-letters/retry"),
     ("delete", "/v1/users/{user_id}"),

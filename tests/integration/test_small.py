@@ -235,13 +235,46 @@ def test_another_edition_is_refused_on_the_same_ledger(small: Small) -> None:
     assert state.targets == {}
 
 
+def known(small: Small) -> dict[str, list[tuple[str, str]]]:
+    """What is known of a user: relations and targets."""
+    page = small.run("user", "show", "cust-ana")
+    return {
+        name: [(fact["relation"], fact["target"]["name"]) for fact in page[name]]
+        for name in ("facts", "wishes", "former")
+    }
+
+
+def test_what_a_user_corrects_is_so_and_stays_in_the_history(small: Small) -> None:
+    small.run("user", "correct", "cust-ana", "lives_in", "Porto")
+    wait_until(lambda: ("lives_in", "Porto") in known(small)["facts"], "it is so", SOON_S)
+    small.run("user", "correct", "cust-ana", "lives_in", "Lisbon")
+    small.run("user", "correct", "cust-ana", "prefers", "e-mail")
+    wait_until(lambda: ("prefers", "e-mail") in known(small)["wishes"], "it is a wish", SOON_S)
+    assert known(small) == {
+        "facts": [("lives_in", "Lisbon")],
+        "wishes": [("prefers", "e-mail")],
+        "former": [("lives_in", "Porto")],
+    }
+    small.run("user", "correct", "cust-ana", "lives_in", "--wrong", "--reason", "moved on")
+    wait_until(lambda: not known(small)["facts"], "it is not so any more", SOON_S)
+    code, told = small.run("user", "correct", "cust-ana", "prefers", "--wrong", fails=True)
+    assert (code, "target" in told) == (4, True)
+    code, told = small.run("user", "correct", "*", "prefers", "tea", fails=True)
+    assert (code, "user_id" in told) == (4, True)
+    file = small.folder / "ana.jsonl"
+    report = small.run("export", str(file), "--user", "cust-ana")
+    users = {json.loads(line)["user_id"] for line in file.read_text().splitlines()}
+    assert (users, report["written"]["events"] >= 35) == ({"cust-ana"}, True)
+
+
 def test_it_moves_up_to_a_neo4j_that_answers_alike(small: Small, neo4j_url: str) -> None:
-    before, digests = small.answers(), verified(small)
+    before, digests, of_user = small.answers(), verified(small), known(small)
     report = small.run("rebuild", "--into", f"blue={neo4j_url}", "--switch")
     assert report["switched"]
     assert {name: one["digest"] for name, one in report["stages"].items()} == digests
     wait_until(lambda: small.ready_target() == "blue", "Neo4j answers", SOON_S)
     assert_alike(heads(small.answers()), heads(before))
+    assert known(small) == of_user, "what was corrected is corrected"
     later = {**json.loads(INCIDENT.read_text(encoding="utf-8").splitlines()[0])}
     later |= {"event_id": "019cb8a0-0088-7000-8000-0000000000ff", "session_id": "later"}
     later.pop("parent_event_id", None)

@@ -28,13 +28,13 @@ class Form(NamedTuple):
     Attributes:
         meaning: for people.
         selects: which fields of a selection it heeds.
-        needs: which of them it cannot do without.
+        needs: which of them it cannot do without; of several together, one.
         chunks: makes the bytes.
     """
 
     meaning: str
     selects: tuple[str, ...]
-    needs: tuple[str, ...]
+    needs: tuple[str | tuple[str, ...], ...]
     chunks: Callable[[Services, Selection, ExportReport, Progress], Iterable[bytes]]
 
 
@@ -55,25 +55,27 @@ def _of_graph(
     return chunks
 
 
+_OF_EVENTS: Final = ("tenant", "session_id", "user_id", "since_ms", "until_ms")
+
 FORMS: Final[Mapping[Format, Form]] = {
     Format.EVENTS: Form(
         "JSON lines, one event each, in the order of the ledger; `recollect import` reads them",
-        ("tenant", "session_id", "since_ms", "until_ms"),
+        _OF_EVENTS,
         (),
         lambda services, *wanted: event_lines(services.ledger, *wanted),
     ),
     Format.PARQUET: Form(
         "events as a table",
-        ("tenant", "session_id", "since_ms", "until_ms"),
+        _OF_EVENTS,
         (),
         lambda services, *wanted: event_table(services.ledger, *wanted),
     ),
     Format.GRAPHML: Form("the graph as GraphML", ("tenant",), (), _of_graph(graphml)),
     Format.PROV: Form("the graph as PROV-JSON", ("tenant",), (), _of_graph(prov_json)),
     Format.MARKDOWN: Form(
-        "a session as Markdown, for people",
-        ("tenant", "session_id", "since_ms", "until_ms"),
-        ("tenant", "session_id"),
+        "a session, or what is of a user, as Markdown for people",
+        _OF_EVENTS,
+        ("tenant", ("session_id", "user_id")),
         lambda services, *wanted: transcript(services.ledger, *wanted),
     ),
 }
@@ -126,11 +128,11 @@ def _refuse_selection(form: Format, row: Form, selection: Selection) -> None:
         for name, value in selection._asdict().items()
         if value is not None and name not in row.selects
     ]
-    errors += [
-        (_option(name), f"required with --format {form}")
-        for name in row.needs
-        if getattr(selection, name) is None
-    ]
+    for need in row.needs:
+        names = (need,) if isinstance(need, str) else need
+        if all(getattr(selection, name) is None for name in names):
+            option = " or ".join(map(_option, names))
+            errors.append((option, f"required with --format {form}"))
     if errors:
         raise InvalidInput(tuple(errors))
 

@@ -34,6 +34,7 @@ class Selection(NamedTuple):
     Attributes:
         tenant: None: of all tenants.
         session_id: of this session.
+        user_id: of this user, what was decided and corrected about them too.
         since_ms: that occurred at that moment or later.
         until_ms: that occurred until then.
     """
@@ -42,12 +43,14 @@ class Selection(NamedTuple):
     session_id: str | None = None
     since_ms: int | None = None
     until_ms: int | None = None
+    user_id: str | None = None
 
     def has(self, event: Event) -> bool:
         """Whether it is one of them."""
         return (
             self.tenant in (None, event.tenant)
             and self.session_id in (None, event.session_id)
+            and self.user_id in (None, event.user_id)
             and (self.since_ms is None or event.occurred_at_ms >= self.since_ms)
             and (self.until_ms is None or event.occurred_at_ms <= self.until_ms)
         )

@@ -1,8 +1,8 @@
-"""A session as Markdown, for people: who said and did what, in the order of time.
+"""A session, or what is of a user, as Markdown for people: who said and did what, by time.
 
 The words are those that the enrichment reads (`enrichment.text`), up to 4,000 characters an event,
 as quotations, so that no text of an event can be taken for a heading of the page. Two passes over
-the session: one for the order (about 100 bytes an event are held), one for the words.
+the events: one for the order (about 100 bytes an event are held), one for the words.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def transcript(
     """The page, piece by piece; see `events` for the arguments.
 
     Raises:
-        OperationFailed: no event of that session is in the ledger.
+        OperationFailed: no such event is in the ledger.
         LedgerUnavailable: Redis went away.
     """
     selected = events(ledger, selection, report, _silent)
@@ -34,7 +34,7 @@ def transcript(
     places = sorted((event.occurred_at_ms, *event.key) for event in events_of_it)
     if not places:
         raise OperationFailed(
-            reason=f"tenant {selection.tenant} has no event of session {selection.session_id}"
+            reason=f"tenant {selection.tenant} has no event of {_of_what(selection)}"
         )
     report.written["events"] = 0
     yield _head(selection, places[0][0], places[-1][0], len(places))
@@ -47,9 +47,15 @@ def transcript(
         progress(report.written["events"], len(places), EXPORTING)
 
 
+def _of_what(selection: Selection) -> str:
+    named = (("user", selection.user_id), ("session", selection.session_id))
+    return ", ".join(f"{what} {_line(name)}" for what, name in named if name is not None)
+
+
 def _head(selection: Selection, first_ms: int, last_ms: int, count: int) -> bytes:
+    what = _of_what(selection)
     return (
-        f"# Session {_line(str(selection.session_id))}\n\n"
+        f"# {what[:1].upper()}{what[1:]}\n\n"
         f"- tenant: {selection.tenant}\n"
         f"- from {timestamp_text(first_ms)} to {timestamp_text(last_ms)}\n"
         f"- events: {count:,}\n"

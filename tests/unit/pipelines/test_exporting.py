@@ -227,7 +227,7 @@ def test_what_fails_while_a_file_is_written_leaves_nothing(tmp_path: Path) -> No
     [
         (Format.GRAPHML, {"session_id": "s"}, "--session"),
         (Format.PROV, {"since_ms": 1}, "--since"),
-        (Format.MARKDOWN, {"tenant": "default"}, "--session"),
+        (Format.MARKDOWN, {"tenant": "default"}, "--session or --user"),
     ],
 )
 def test_a_selection_that_a_form_does_not_know_is_refused(
@@ -344,6 +344,24 @@ def test_a_session_is_told_in_the_order_of_time(tmp_path: Path) -> None:
     assert "> # Not a heading\n> second line" in text
     assert "about maya" in text
     assert "elsewhere" not in text
+
+
+def test_what_is_of_a_user_is_told_over_all_sessions(tmp_path: Path) -> None:
+    world = World()
+    world.take_in(
+        said(1, "hello", user_id="maya"),
+        said(2, "of nobody"),
+        said(3, "elsewhere", session_id="session-2", user_id="maya"),
+    )
+    lines = tmp_path / "maya.jsonl"
+    assert written(world, lines, Format.EVENTS, user_id="maya").written["events"] == 2
+    file = tmp_path / "maya.md"
+    written(world, file, Format.MARKDOWN, tenant="default", user_id="maya")
+    text = file.read_text()
+    assert text.startswith("# User maya\n")
+    assert "hello" in text
+    assert "elsewhere" in text
+    assert "of nobody" not in text
 
 
 def test_a_session_that_is_not_there_is_named(world: World, tmp_path: Path) -> None:
