@@ -34,6 +34,7 @@ from tests.integration.api_support import (
     Api,
     assert_problem,
     envelope,
+    running_api,
 )
 
 pytestmark = pytest.mark.integration
