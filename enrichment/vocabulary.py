@@ -70,7 +70,7 @@ WRITE_VERBS: Final[Mapping[str, bool]] = {
             "set update change modify edit patch put replace reset switch save write remember "
             "configure adjust assign reassign select choose enable disable move rename relocate "
             "upsert correct amend upgrade downgrade reschedule reroute swap create add append "
-            "insert subscribe enroll apply pin attach"
+            "insert subscribe enroll apply pin attach transfer admit park"
         ),
         True,
     ),
@@ -83,6 +83,8 @@ READ_VERBS = word_set(
     "inspect is list load lookup ls peek preview query read retrieve search show think validate "
     "verify view wait"
 )
+MOVING_VERBS = word_set("move relocate transfer park put reroute")
+"""What they name last is where it is then."""
 ADDING_VERBS = word_set("add append insert assign subscribe enroll attach book reserve")
 """What they write stands beside what was there."""
 VALUE_VERBS = word_set("set add assign reassign select choose switch apply attach put")
