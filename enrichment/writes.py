@@ -4,9 +4,9 @@
    says that it reads. A trial run (`dry_run`) writes nothing.
 2. What it is about (the subject), the first that fits: the thing of its only id, or of the id
    whose noun is in the tool's name (of what sets or assigns something, that is the value, and the
-   other id the subject), or of the only id that is no person's; the event's user, when an argument
-   holds the `user_id`; what a key names by an identifier, as ids do (`move_pallet(pallet: P-7)`,
-   `assign_bed(patient: P-2, bed: B-4)`); the person or the thing that a key names (`owner`, `repo`);
+   other id the subject), or of the only id that is no person's; what a key names by an identifier,
+   as ids do (`move_pallet(pallet: P-7)`, `assign_bed(patient: P-2, bed: B-4)`); the event's user,
+   when an argument holds the `user_id`; the person or the thing that a key names (`owner`, `repo`);
    else the event's user, when the tool is about people and their settings, or named after the
    argument (`set_language(language)`). Else the call asserts nothing.
 3. Every other argument says what a field of a record says: `has_<argument>`, so that a write ends
@@ -274,12 +274,12 @@ def _subject(event: Event, verb: _Verb, fields: Mapping[str, Any]) -> Record | N
         return Record(party, key, noun or container) if party else None
     if ids:
         return None
+    if (name := _chosen_name(verb, fields)) is not None:
+        party = _user(event, fields[name]) or thing(name, fields[name])
+        return Record(party, name, name) if party else None
     for key in sorted(fields):
         if (party := _user(event, fields[key])) is not None:
             return Record(party, key, "user")
-    if (chosen := _chosen_name(verb, fields)) is not None:
-        party = thing(chosen, fields[chosen])
-        return Record(party, chosen, chosen) if party else None
     for keys in (USER_NOUNS, _THINGS):
         for key in sorted(fields):
             stem = key.removesuffix("_name")

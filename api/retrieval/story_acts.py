@@ -17,12 +17,16 @@ import numpy
 from api.retrieval.plan import Operator, Plan
 from api.retrieval.story_roles import Roles
 from api.retrieval.story_terms import StoryTerms
-from enrichment.stems import stem, stem_in, words_in
+from enrichment.stems import same_root, stem, stem_in, words_in
 from enrichment.vocabulary import READ_VERBS, word_set
 from pipelines.columns.records import Array, Stories
 
 OF_ACTS: Final = frozenset((Operator.TIME, Operator.ACTOR))
 """Operators that may ask about what was done."""
+AROUND_ACTS: Final = frozenset(
+    (Operator.AFTER, Operator.BEFORE, Operator.CAUSE, Operator.SIMILAR)
+)
+"""Operators that may ask for what stands around it, or is like it."""
 _COVERED: Final = 0.6
 """Share, by rarity, of the words for the object of an act that it must hold."""
 _ALIKE: Final = 0.05
@@ -31,8 +35,16 @@ _DONE: Final = word_set("given granted made done completed received confirmed fi
 """What becomes of a noun that is a verb itself: `approval.given` says that somebody approved."""
 _ASKED_FOR: Final = word_set("requested asked needed required pending proposed suggested")
 """What is not done yet where it stands behind such a noun."""
-_NOMINAL: Final = (5, 5)
-"""Letters that a verb and its noun begin with, and how many more the noun may have."""
+_SAME: Final = {
+    stem(verb): same[0]
+    for same in (
+        *(["change", "update", "modify", "edit", "adjust", "alter", "amend", "correct"],),
+        *(["create", "open", "file"], ["book", "reserve"], ["cancel", "abort", "revoke"]),
+        *(["send", "mail", "email"], ["delete", "remove"], ["move", "relocate", "transfer"]),
+    )
+    for verb in same
+}
+"""Verbs that tools are named by and people do not ask by, and the other way round."""
 _PAST: Final = {
     stem(past): stem(verb)
     for past, verb in (
@@ -46,6 +58,8 @@ _PAST: Final = {
     )
 }
 """Stems of verbs whose past has another one."""
+_REFUSING: Final = frozenset(map(stem, ("reject", "refuse", "deny", "decline", "block")))
+"""Verbs of what somebody did where a tool is called so, and else of how something failed."""
 _FIRST: Final = re.compile(r"(?<!\w)(?:first|initially|originally)(?!\w)", re.IGNORECASE)
 
 
@@ -56,10 +70,12 @@ class Acts(NamedTuple):
         done: places of the acts that fit best, in order of time.
         not_done: there are none, and a call that fits failed, something that fits was only asked
             for, or nobody ever named the object.
+        failed: places of what fits and failed.
     """
 
     done: tuple[int, ...]
     not_done: bool
+    failed: frozenset[int] = frozenset()
 
     def meant(self, terms: StoryTerms) -> int | None:
         """Which of several is meant: the last, unless the first is asked for; None: there is none.
@@ -82,6 +98,7 @@ class _Act(NamedTuple):
     others: frozenset[str]
     failed: bool
     tried: bool
+    is_of_type: bool = False
 
 
 def acts_asked(stories: Stories, roles: Roles, terms: StoryTerms, plan: Plan) -> Acts:
@@ -93,14 +110,22 @@ def acts_asked(stories: Stories, roles: Roles, terms: StoryTerms, plan: Plan) ->
         terms: of the question.
         plan: of it.
     """
-    if plan.operator not in OF_ACTS or plan.failed is True or not terms.stems:
+    around = plan.operator in AROUND_ACTS
+    if not (around or plan.operator in OF_ACTS) or not terms.stems:
         return NONE
     stems = [_PAST.get(one, one) for one in terms.stems]
+    said = set(_REFUSING if around else ()) if plan.failed is True else set(stems)
+    if said.isdisjoint(stems):
+        return NONE
     rarity = numpy.log1p(stories.total / numpy.maximum(stories.holding, 1))
     fitting: list[tuple[_Act, float]] = []
     unknown = False
     for act in _acts(stories, roles):
-        verbs = {place for place, one in enumerate(stems) if _is_verb(one, act)}
+        verbs = {
+            place
+            for place, one in enumerate(stems)
+            if one in said and _is_verb(one, act, around=around)
+        }
         unknown = unknown or bool(verbs and _is_unknown(stories, terms, verbs))
         if (
             verbs
@@ -121,6 +146,7 @@ def acts_asked(stories: Stories, roles: Roles, terms: StoryTerms, plan: Plan) ->
     return Acts(
         done=tuple(act.place for act in best),
         not_done=False,
+        failed=frozenset(act.place for act, _ in fitting if act.failed),
     )
 
 
@@ -134,9 +160,10 @@ def _acts(stories: Stories, roles: Roles) -> Iterator[_Act]:
             yield _Act(place, calls[place], *tools[tool], failed=failed, tried=failed)
         elif tool < 0 and (roles.other[place] or failed) and stories.type[place] >= 0:
             verbs, others, asked_for = types[int(stories.type[place])]
-            yield _Act(place, -1, verbs, others, failed=failed, tried=False)
+            named = _Act(place, -1, verbs, others, failed=failed, tried=False, is_of_type=True)
+            yield named
             if asked_for:
-                yield _Act(place, -1, asked_for, others, failed=failed, tried=True)
+                yield named._replace(verbs=asked_for, tried=True)
 
 
 def calls_of(stories: Stories, roles: Roles) -> list[int]:
@@ -179,14 +206,18 @@ def _apart(name: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name)
 
 
-def _is_verb(word: str, act: _Act) -> bool:
-    if word in act.verbs:
+def _is_verb(word: str, act: _Act, *, around: bool) -> bool:
+    """Whether a word says what an act does; a noun may, where what stands around it is asked."""
+    if word in act.verbs or _same(word) in map(_same, act.verbs):
         return True
-    least, more = _NOMINAL
-    return len(word) >= least and any(
-        verb.endswith("-") and verb.startswith(word) and len(verb) - 1 - len(word) <= more
-        for verb in act.verbs
-    )
+    nouns = {verb.removesuffix("-") for verb in act.verbs if around or verb.endswith("-")}
+    if around and act.is_of_type:
+        nouns |= act.others
+    return any(same_root(word, noun) for noun in nouns)
+
+
+def _same(verb: str) -> str:
+    return _SAME.get(verb, verb)
 
 
 def _covered(

@@ -16,8 +16,15 @@ import numpy
 
 from api.retrieval.plan import Operator, Plan
 from api.retrieval.ranking import Ranked
-from api.retrieval.story_acts import OF_ACTS, is_asked_for
-from api.retrieval.story_evidence import MAX_TOLD, asks_for_all, happened, recorded, stating
+from api.retrieval.story_acts import AROUND_ACTS, OF_ACTS, is_asked_for
+from api.retrieval.story_evidence import (
+    MAX_TOLD,
+    around_acts,
+    asks_for_all,
+    happened,
+    recorded,
+    stating,
+)
 from api.retrieval.story_features import Features, features_of
 from api.retrieval.story_limits import ORDER
 from api.retrieval.story_ranker import confidence_of, explained, story_scores
@@ -112,7 +119,7 @@ def story_answer(
     worth = numpy.minimum.accumulate(confidence * numpy.exp(-gap))
     ids = [stories.ids[place] for place in order.tolist()]
     decides = _decides(stories, features, plan)
-    decides = decides and _fits(stories, features, plan, int(order[0]))
+    decides = decides and (proof.is_around or _fits(stories, features, plan, int(order[0])))
     return StoryAnswer(
         plan=plan,
         confidence=confidence,
@@ -136,11 +143,13 @@ class _Proof(NamedTuple):
         order: of all places, what proves it in front where that decides.
         evidence: places.
         is_known: it is for certain, or for certain not; None: the judge says.
+        is_around: it stands around an act.
     """
 
     order: Array
     evidence: Array
     is_known: bool | None = None
+    is_around: bool = False
 
 
 def _proof(
@@ -160,11 +169,24 @@ def _proof(
         return _Proof(_in_front(first, _in_front(evidence, order)), evidence)
     if operator is Operator.CALLS:
         return _Proof(order, _calls_of(stories, features, best))
+    if operator in AROUND_ACTS and features.acts.done and not _is_failure(features, plan, best):
+        beside = around_acts(stories, features, plan)
+        if len(beside):
+            return _Proof(_in_front(beside, order), beside, is_known=True, is_around=True)
     if operator is Operator.WINDOW and plan.spans:
         return _of_time(stories, features, terms, plan=plan, order=order)
     if operator in VALUES and not features.facts:
         return _of_value(stories, features, terms, order=order)
     return _Proof(order, order[:1])
+
+
+def _is_failure(features: Features, plan: Plan, best: int) -> bool:
+    """Whether a failure is asked about: what led to it is learned, not read off an act."""
+    if plan.failed is False and plan.operator is not Operator.CAUSE:
+        return True
+    return bool(plan.quoted) or (
+        plan.operator is Operator.CAUSE and best in features.acts.failed
+    )
 
 
 def _of_alike(

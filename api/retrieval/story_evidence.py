@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import Final, NamedTuple
 
 import numpy
 
-from api.retrieval.plan import Plan
+from api.retrieval.plan import Operator, Plan
 from api.retrieval.plan_phrases import ASKING_WORDS
 from api.retrieval.story_acts import calls_of, first_word, is_reader
 from api.retrieval.story_features import Features
@@ -94,6 +95,75 @@ def asks_for_all(features: Features, stories: Stories, terms: StoryTerms) -> boo
         word in ASKING_WORDS or stem in names
         for word, stem in zip(terms.words, terms.stems, strict=True)
     )
+
+
+_MOST_ACTS: Final = 5
+_MOST_BESIDE: Final = 5
+
+
+def around_acts(stories: Stories, features: Features, plan: Plan) -> Array:
+    """What stands around the acts that a question names, or why they were done, the best first.
+
+    Of several acts those of the session in which it is asked come first, then the newest: what is
+    nearest to each of them, then what is farther away.
+
+    Args:
+        stories: that were found.
+        features: of their events; `acts.done` are the acts.
+        plan: of the question.
+    """
+    calls = calls_of(stories, features.roles)
+    acts = sorted(
+        features.acts.done,
+        key=lambda act: (bool(stories.in_session[act]), int(stories.occurred_ms[act])),
+        reverse=True,
+    )
+    chosen = {Operator.CAUSE: _reasons, Operator.SIMILAR: _itself}.get(plan.operator, _next)
+    step = -1 if plan.operator is Operator.BEFORE else 1
+    told = [chosen(stories, features, act, calls[act], step) for act in acts[:_MOST_ACTS]]
+    if len(told) == 1:
+        told = [told[0][:_MOST_BESIDE]]
+    in_turn = (
+        place
+        for turn in zip_longest(*(_pairs(one) for one in told), fillvalue=())
+        for pair in turn
+        for place in pair
+    )
+    return numpy.array(list(dict.fromkeys(in_turn)), dtype=numpy.int64)
+
+
+def _pairs(places: list[int]) -> list[tuple[int, ...]]:
+    return [tuple(places[first : first + 2]) for first in range(0, len(places), 2)]
+
+
+def _next(stories: Stories, _: Features, act: int, call: int, step: int) -> list[int]:
+    """The events of the story behind an act, or before it; its own outcome after the nearest."""
+    start = call if step < 0 and call >= 0 else act
+    own = [act] if call >= 0 and step > 0 else []
+    last = start + step * (_MOST_BESIDE + 1)
+    places = [
+        place
+        for place in range(start + step, last, step)
+        if 0 <= place < len(stories.ids) and stories.story[place] == stories.story[act]
+    ]
+    return [*places[:1], *own, *places[1:]]
+
+
+def _itself(_: Stories, __: Features, act: int, call: int, ___: int) -> list[int]:
+    return [act] if call < 0 else [act, call]
+
+
+def _reasons(stories: Stories, features: Features, act: int, call: int, _: int) -> list[int]:
+    """Its call, the last words of a person before it, and the last result about the same."""
+    start = call if call >= 0 else act
+    begin = int(features.roles.starts[act])
+    before = range(start - 1, begin - 1, -1)
+    said = [place for place in before if stories.person[place]]
+    holding = [place for place in before if stories.holds[place].any()]
+    returned = [place for place in before if features.roles.worked[place]]
+    about = [place for place in returned if place in holding] or returned
+    naming = [place for place in said if place in holding]
+    return [start, *said[:1], *about[:1], *naming[-1:]]
 
 
 class Stating(NamedTuple):
