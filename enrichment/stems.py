@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from functools import lru_cache
-from os.path import commonprefix
 from typing import Final
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")  # noqa: RUF001  # the apostrophe people type
@@ -104,5 +103,6 @@ def same_root(stem: str, other: str) -> bool:
     """Whether two stems are of a verb and of its noun, as `cancel` and `cancellation` are."""
     if stem == other:
         return True
-    shared = len(commonprefix((stem, other)))
+    pairs = enumerate(zip(stem, other, strict=False))
+    shared = next((at for at, (one, two) in pairs if one != two), min(len(stem), len(other)))
     return shared >= _ROOT and {stem[shared:], other[shared:]} <= _NOMINAL

@@ -274,25 +274,30 @@ def _subject(event: Event, verb: _Verb, fields: Mapping[str, Any]) -> Record | N
         return Record(party, key, noun or container) if party else None
     if ids:
         return None
-    if (name := _chosen_name(verb, fields)) is not None:
+    name = _chosen_name(verb, fields)
+    if name is not None:
         party = _user(event, fields[name]) or thing(name, fields[name])
         return Record(party, name, name) if party else None
     for key in sorted(fields):
         if (party := _user(event, fields[key])) is not None:
             return Record(party, key, "user")
+    return _named_by_key(verb, fields) or _own_user(event, verb, fields)
+
+
+def _named_by_key(verb: _Verb, fields: Mapping[str, Any]) -> Record | None:
+    """The person or the thing that a key names, or that the tool is named after."""
     for keys in (USER_NOUNS, _THINGS):
         for key in sorted(fields):
-            stem = key.removesuffix("_name")
-            if stem not in keys or not is_id(fields[key]) or key == "name":
-                continue
-            party = thing(stem, fields[key])
-            return Record(party, key, stem) if party else None
+            noun = key.removesuffix("_name")
+            if noun in keys and is_id(fields[key]) and key != "name":
+                party = thing(noun, fields[key])
+                return Record(party, key, noun) if party else None
     for key in sorted(fields):
         last = key.removesuffix("_name").rsplit("_", 1)[-1]
         if last in verb.nouns and len(fields) > 1 and verb.verb not in VALUE_VERBS:
             party = thing(key, fields[key]) if is_id(fields[key]) else None
             return Record(party, key, key) if party else None
-    return _own_user(event, verb, fields)
+    return None
 
 
 def _chosen_id(

@@ -17,48 +17,18 @@ import numpy
 from api.retrieval.plan import Operator, Plan
 from api.retrieval.story_roles import Roles
 from api.retrieval.story_terms import StoryTerms
-from enrichment.stems import same_root, stem, stem_in, words_in
-from enrichment.vocabulary import READ_VERBS, word_set
+from enrichment.act_names import base, of_tool, of_type, says_verb
+from enrichment.stems import same_root, stem
 from pipelines.columns.records import Array, Stories
 
 OF_ACTS: Final = frozenset((Operator.TIME, Operator.ACTOR))
 """Operators that may ask about what was done."""
-AROUND_ACTS: Final = frozenset(
-    (Operator.AFTER, Operator.BEFORE, Operator.CAUSE, Operator.SIMILAR)
-)
+AROUND_ACTS: Final = frozenset((Operator.AFTER, Operator.BEFORE, Operator.CAUSE, Operator.SIMILAR))
 """Operators that may ask for what stands around it, or is like it."""
 _COVERED: Final = 0.6
 """Share, by rarity, of the words for the object of an act that it must hold."""
 _ALIKE: Final = 0.05
-_SEGMENT: Final = re.compile(r"[./:]+")
-_DONE: Final = word_set("given granted made done completed received confirmed finished succeeded")
-"""What becomes of a noun that is a verb itself: `approval.given` says that somebody approved."""
-_ASKED_FOR: Final = word_set("requested asked needed required pending proposed suggested")
-"""What is not done yet where it stands behind such a noun."""
-_SAME: Final = {
-    stem(verb): same[0]
-    for same in (
-        *(["change", "update", "modify", "edit", "adjust", "alter", "amend", "correct"],),
-        *(["create", "open", "file"], ["book", "reserve"], ["cancel", "abort", "revoke"]),
-        *(["send", "mail", "email"], ["delete", "remove"], ["move", "relocate", "transfer"]),
-    )
-    for verb in same
-}
-"""Verbs that tools are named by and people do not ask by, and the other way round."""
-_PAST: Final = {
-    stem(past): stem(verb)
-    for past, verb in (
-        *(("sent", "send"), ("paid", "pay"), ("built", "build"), ("bought", "buy")),
-        *(("sold", "sell"), ("written", "write"), ("wrote", "write"), ("lent", "lend")),
-        *(("lost", "lose"), ("chosen", "choose"), ("chose", "choose"), ("drawn", "draw")),
-        *(("broken", "break"), ("driven", "drive"), ("held", "hold"), ("met", "meet")),
-        *(("left", "leave"), ("begun", "begin"), ("began", "begin"), ("spent", "spend")),
-        *(("withdrawn", "withdraw"), ("rebuilt", "rebuild"), ("resent", "resend")),
-        *(("frozen", "freeze"), ("stolen", "steal"), ("fed", "feed"), ("taught", "teach")),
-    )
-}
-"""Stems of verbs whose past has another one."""
-_REFUSING: Final = frozenset(map(stem, ("reject", "refuse", "deny", "decline", "block")))
+REFUSING: Final = frozenset(map(stem, ("reject", "refuse", "deny", "decline", "block")))
 """Verbs of what somebody did where a tool is called so, and else of how something failed."""
 _FIRST: Final = re.compile(r"(?<!\w)(?:first|initially|originally)(?!\w)", re.IGNORECASE)
 
@@ -113,8 +83,8 @@ def acts_asked(stories: Stories, roles: Roles, terms: StoryTerms, plan: Plan) ->
     around = plan.operator in AROUND_ACTS
     if not (around or plan.operator in OF_ACTS) or not terms.stems:
         return NONE
-    stems = [_PAST.get(one, one) for one in terms.stems]
-    said = set(_REFUSING if around else ()) if plan.failed is True else set(stems)
+    stems = [base(one) for one in terms.stems]
+    said = set(REFUSING if around else ()) if plan.failed is True else set(stems)
     if said.isdisjoint(stems):
         return NONE
     rarity = numpy.log1p(stories.total / numpy.maximum(stories.holding, 1))
@@ -152,8 +122,8 @@ def acts_asked(stories: Stories, roles: Roles, terms: StoryTerms, plan: Plan) ->
 
 def _acts(stories: Stories, roles: Roles) -> Iterator[_Act]:
     calls = calls_of(stories, roles)
-    tools = [_of_tool(name) for name in stories.tools]
-    types = [_of_type(name) for name in stories.types]
+    tools = [of_tool(name) for name in stories.tools]
+    types = [of_type(name) for name in stories.types]
     for place in range(len(stories.ids)):
         tool, failed = int(stories.tool[place]), bool(stories.failed[place])
         if tool >= 0 and (roles.worked[place] or failed):
@@ -182,42 +152,12 @@ def calls_of(stories: Stories, roles: Roles) -> list[int]:
     return calls
 
 
-def _of_tool(name: str) -> tuple[frozenset[str], frozenset[str]]:
-    """Stems of the verb of a tool, and of its other words."""
-    return frozenset((stem_in(first_word(name)),)), frozenset(
-        map(stem_in, words_in(_apart(name).lower()))
-    )
-
-
-def _of_type(name: str) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
-    """Stems of the words of a type that say what happened, of the others, and what is asked for."""
-    words = words_in(_apart(name).lower())
-    verbs = {stem_in(word) for word in words[1:] or words}
-    others = frozenset(map(stem_in, words[:-1]))
-    nouns = frozenset(f"{stem_in(word)}-" for word in words[:-1])
-    if words and words[-1] in _DONE:
-        verbs |= nouns
-    asked_for = nouns if words and words[-1] in _ASKED_FOR else frozenset()
-    return frozenset(verbs), others, asked_for
-
-
-def _apart(name: str) -> str:
-    """A name in camel case with its words apart."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name)
-
-
 def _is_verb(word: str, act: _Act, *, around: bool) -> bool:
     """Whether a word says what an act does; a noun may, where what stands around it is asked."""
-    if word in act.verbs or _same(word) in map(_same, act.verbs):
+    if says_verb(word, act.verbs):
         return True
-    nouns = {verb.removesuffix("-") for verb in act.verbs if around or verb.endswith("-")}
-    if around and act.is_of_type:
-        nouns |= act.others
-    return any(same_root(word, noun) for noun in nouns)
-
-
-def _same(verb: str) -> str:
-    return _SAME.get(verb, verb)
+    nouns = act.verbs | act.others if act.is_of_type else act.verbs
+    return around and any(same_root(word, noun) for noun in nouns)
 
 
 def _covered(
@@ -256,15 +196,4 @@ def _is_unknown(stories: Stories, terms: StoryTerms, verbs: set[int]) -> bool:
 
 def is_asked_for(event_type: str) -> bool:
     """Whether a type says that something is to be done, and not that it was."""
-    return bool(_of_type(event_type)[2])
-
-
-def first_word(tool: str) -> str:
-    """The word of a tool's name that says what it does; empty: it has none."""
-    words = words_in(_SEGMENT.split(_apart(tool))[-1].lower())
-    return words[0] if words else ""
-
-
-def is_reader(tool: str) -> bool:
-    """Whether a tool only looks, by its name."""
-    return first_word(tool) in READ_VERBS
+    return bool(of_type(event_type)[2])

@@ -184,9 +184,7 @@ def _is_failure(features: Features, plan: Plan, best: int) -> bool:
     """Whether a failure is asked about: what led to it is learned, not read off an act."""
     if plan.failed is False and plan.operator is not Operator.CAUSE:
         return True
-    return bool(plan.quoted) or (
-        plan.operator is Operator.CAUSE and best in features.acts.failed
-    )
+    return bool(plan.quoted) or (plan.operator is Operator.CAUSE and best in features.acts.failed)
 
 
 def _of_alike(

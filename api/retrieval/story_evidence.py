@@ -9,10 +9,11 @@ import numpy
 
 from api.retrieval.plan import Operator, Plan
 from api.retrieval.plan_phrases import ASKING_WORDS
-from api.retrieval.story_acts import calls_of, first_word, is_reader
+from api.retrieval.story_acts import calls_of
 from api.retrieval.story_features import Features
 from api.retrieval.story_limits import in_time
 from api.retrieval.story_terms import StoryTerms
+from enrichment.act_names import first_word, is_reader
 from enrichment.event_kinds import EventKind
 from enrichment.stems import stem_in, words_in
 from enrichment.vocabulary import WRITE_VERBS
