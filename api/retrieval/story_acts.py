@@ -89,6 +89,7 @@ def acts_asked(stories: Stories, roles: Roles, terms: StoryTerms, plan: Plan) ->
         return NONE
     rarity = numpy.log1p(stories.total / numpy.maximum(stories.holding, 1))
     fitting: list[tuple[_Act, float]] = []
+    by_story: list[tuple[_Act, float]] = []
     unknown = False
     for act in _acts(stories, roles):
         verbs = {
@@ -96,12 +97,23 @@ def acts_asked(stories: Stories, roles: Roles, terms: StoryTerms, plan: Plan) ->
             for place, one in enumerate(stems)
             if one in said and _is_verb(one, act, around=around)
         }
-        unknown = unknown or bool(verbs and _is_unknown(stories, terms, verbs))
-        if (
-            verbs
-            and (share := _covered(stories, terms, act, verbs=verbs, rarity=rarity)) >= _COVERED
-        ):
-            fitting.append((act, share))
+        if not verbs:
+            continue
+        unknown = unknown or _is_unknown(stories, terms, verbs)
+        own = [act.place] if act.call < 0 else [act.place, act.call]
+        before = list(range(int(roles.starts[act.place]), act.place + 1))
+        for places, chosen in ((own, fitting), (before, by_story)):
+            share = _covered(stories, terms, act, places, verbs=verbs, rarity=rarity)
+            if share >= _COVERED:
+                chosen.append((act, share))
+    succeeded = [one for one in by_story if not (one[0].tried or one[0].failed)]
+    if not fitting and len(succeeded) == 1:  # what it was done to was said before
+        fitting = succeeded
+    return _fitting(stories, fitting, unknown=unknown)
+
+
+def _fitting(stories: Stories, fitting: list[tuple[_Act, float]], *, unknown: bool) -> Acts:
+    """The acts that fit best, unless what was only tried fits better, or nothing known does."""
     done = [(act, share) for act, share in fitting if not act.tried]
     most = max((share for _, share in done), default=0.0)
     tried = max((share for act, share in fitting if act.tried), default=0.0)
@@ -161,10 +173,15 @@ def _is_verb(word: str, act: _Act, *, around: bool) -> bool:
 
 
 def _covered(
-    stories: Stories, terms: StoryTerms, act: _Act, *, verbs: set[int], rarity: Array
+    stories: Stories,
+    terms: StoryTerms,
+    act: _Act,
+    places: list[int],
+    *,
+    verbs: set[int],
+    rarity: Array,
 ) -> float:
-    """Share of the object that an act holds; 0: it lacks an identifier."""
-    places = [act.place] if act.call < 0 else [act.place, act.call]
+    """Share of the object that an act or some places hold; 0: they lack an identifier."""
     says = numpy.asarray(
         (stories.counts[places] > 0).any(axis=0) | stories.labels[places].any(axis=0)
     )

@@ -22,7 +22,9 @@ from api.retrieval.story_evidence import (
     around_acts,
     asks_for_all,
     happened,
+    promises,
     recorded,
+    records_of,
     stating,
 )
 from api.retrieval.story_features import Features, features_of
@@ -119,7 +121,7 @@ def story_answer(
     worth = numpy.minimum.accumulate(confidence * numpy.exp(-gap))
     ids = [stories.ids[place] for place in order.tolist()]
     decides = _decides(stories, features, plan)
-    decides = decides and (proof.is_around or _fits(stories, features, plan, int(order[0])))
+    decides = decides and (proof.is_exact or _fits(stories, features, plan, int(order[0])))
     return StoryAnswer(
         plan=plan,
         confidence=confidence,
@@ -143,13 +145,13 @@ class _Proof(NamedTuple):
         order: of all places, what proves it in front where that decides.
         evidence: places.
         is_known: it is for certain, or for certain not; None: the judge says.
-        is_around: it stands around an act.
+        is_exact: it is read off the events, and not ranked.
     """
 
     order: Array
     evidence: Array
     is_known: bool | None = None
-    is_around: bool = False
+    is_exact: bool = False
 
 
 def _proof(
@@ -160,23 +162,36 @@ def _proof(
         return _Proof(order, order[:1], is_known=False)
     if operator in _COUNTED:
         return _of_alike(stories, features, terms, plan=plan, order=order)
+    if operator in AROUND_ACTS and features.acts.done and not _is_failure(features, plan, best):
+        beside = around_acts(stories, features, plan)
+        if len(beside):
+            return _Proof(_in_front(beside, order), beside, is_known=True, is_exact=True)
+    if operator is Operator.WINDOW and plan.spans:
+        return _of_time(stories, features, terms, plan=plan, order=order)
+    if operator in VALUES and not features.facts:
+        return _of_value(stories, features, terms, plan=plan, order=order)
+    return _of_somebody(stories, features, terms, plan=plan, order=order)
+
+
+def _of_somebody(
+    stories: Stories, features: Features, terms: StoryTerms, *, plan: Plan, order: Array
+) -> _Proof:
+    operator = plan.operator
+    if operator is Operator.PROMISE and features.is_named:
+        promised = promises(stories, features)[order]
+        return _Proof(order, order[promised][:1], is_known=None if promised.any() else False)
     if operator is Operator.PROFILE and features.profile:
         saying = {fact.event_id for fact in features.profile}
         return _Proof(order, numpy.flatnonzero([one in saying for one in stories.ids]))
     if operator is Operator.PROFILE:
+        found = records_of(stories, features, terms)
+        if found is not None:
+            return _Proof(_in_front(found, order), found[:1], is_known=True, is_exact=True)
         evidence = recorded(stories, features, terms, order)
         first = order[:MAX_TOLD]  # what they said is asked for as well
         return _Proof(_in_front(first, _in_front(evidence, order)), evidence)
     if operator is Operator.CALLS:
-        return _Proof(order, _calls_of(stories, features, best))
-    if operator in AROUND_ACTS and features.acts.done and not _is_failure(features, plan, best):
-        beside = around_acts(stories, features, plan)
-        if len(beside):
-            return _Proof(_in_front(beside, order), beside, is_known=True, is_around=True)
-    if operator is Operator.WINDOW and plan.spans:
-        return _of_time(stories, features, terms, plan=plan, order=order)
-    if operator in VALUES and not features.facts:
-        return _of_value(stories, features, terms, order=order)
+        return _Proof(order, _calls_of(stories, features, int(order[0])))
     return _Proof(order, order[:1])
 
 
@@ -193,11 +208,17 @@ def _of_alike(
     evidence = _alike(stories, features, terms, int(order[0]))
     if plan.operator is Operator.USERS:
         evidence = _first_of_each(stories, evidence)
-    return _Proof(_in_front(evidence, order), evidence)
+    is_known = None if len(evidence) else False
+    return _Proof(_in_front(evidence, order), evidence, is_known=is_known)
 
 
-def _of_value(stories: Stories, features: Features, terms: StoryTerms, *, order: Array) -> _Proof:
+def _of_value(
+    stories: Stories, features: Features, terms: StoryTerms, *, plan: Plan, order: Array
+) -> _Proof:
     best = int(order[0])
+    found = records_of(stories, features, terms)
+    if found is not None:
+        return _Proof(_in_front(found, order), found[:1], is_known=True, is_exact=True)
     stated = stating(stories, features, terms)
     if stated is None or stated.states[best]:
         return _Proof(order, order[:1])

@@ -16,7 +16,7 @@ from api.retrieval.story_terms import StoryTerms
 from enrichment.act_names import first_word, is_reader
 from enrichment.event_kinds import EventKind
 from enrichment.stems import stem_in, words_in
-from enrichment.vocabulary import WRITE_VERBS
+from enrichment.vocabulary import WRITE_VERBS, word_set
 from pipelines.columns.records import KINDS, Array, Stories
 
 MAX_TOLD: Final = 10
@@ -78,6 +78,47 @@ def _names(stories: Stories, terms: StoryTerms) -> set[str]:
     return parts | {stem_in(word) for word in terms.words if word in terms.capitalised}
 
 
+_WHOLE: Final = word_set("detail details record information info data profile state status full")
+"""Words by which a record is asked for as a whole."""
+
+
+def records_of(stories: Stories, features: Features, terms: StoryTerms) -> Array | None:
+    """The records of the one thing that a question asks for as a whole, by its identifier.
+
+    A record is what a tool returned that was called with the identifier and says it too, then what
+    says it of a tool that is named after what the thing is called. The newest first, and those of
+    the session in which it is asked.
+
+    Returns:
+        Places; None: something else is asked for, or there is none.
+    """
+    if len(terms.identifiers) != 1:
+        return None
+    parts = {stem_in(word) for word in words_in(terms.identifiers[0])}
+    left = {
+        stem
+        for word, stem, asking in zip(terms.words, terms.stems, terms.is_asking, strict=True)
+        if stem not in parts and word not in _WHOLE and not asking
+    }
+    calls = numpy.array(calls_of(stories, features.roles), dtype=numpy.int64)
+    holds = stories.holds[:, 0]
+    called = [{stem_in(word) for word in words_in(one.lower())} for one in stories.tools]
+    about = numpy.array([left <= words for words in called] + [False], dtype=bool)[stories.tool]
+    by_call = numpy.where(calls >= 0, holds[calls], False)
+    found = features.roles.worked & holds & about
+    if not found.any():
+        return None
+    first = by_call.astype(int) + stories.in_session
+    order = numpy.lexsort((-stories.occurred_ms, -first))
+    return numpy.asarray(order[found[order]])
+
+
+def promises(stories: Stories, features: Features) -> Array:
+    """Which words of agents may promise something to those whom the question names."""
+    said = features.roles.says & ~stories.person & ~stories.asks & (stories.marks > 0)
+    return numpy.asarray(said & (stories.theirs | _of_stories(stories, stories.named)))
+
+
 def in_order(stories: Stories, places: Array) -> Array:
     """Places in the order of time."""
     return places[numpy.argsort(stories.occurred_ms[places], kind="stable")]
@@ -100,6 +141,8 @@ def asks_for_all(features: Features, stories: Stories, terms: StoryTerms) -> boo
 
 _MOST_ACTS: Final = 5
 _MOST_BESIDE: Final = 5
+_SHARED: Final = 2
+"""Words of the question that an act and an event of another story hold."""
 
 
 def around_acts(stories: Stories, features: Features, plan: Plan) -> Array:
@@ -138,7 +181,10 @@ def _pairs(places: list[int]) -> list[tuple[int, ...]]:
 
 
 def _next(stories: Stories, _: Features, act: int, call: int, step: int) -> list[int]:
-    """The events of the story behind an act, or before it; its own outcome after the nearest."""
+    """The events of the story behind an act, or before it; its own outcome after the nearest.
+
+    Where its story ends with it, what names the same things elsewhere comes next.
+    """
     start = call if step < 0 and call >= 0 else act
     own = [act] if call >= 0 and step > 0 else []
     last = start + step * (_MOST_BESIDE + 1)
@@ -147,6 +193,12 @@ def _next(stories: Stories, _: Features, act: int, call: int, step: int) -> list
         for place in range(start + step, last, step)
         if 0 <= place < len(stories.ids) and stories.story[place] == stories.story[act]
     ]
+    if not places:
+        away_ms = step * (stories.occurred_ms - stories.occurred_ms[act])
+        same = (stories.counts > 0) & (stories.counts[act] > 0)
+        near = (same.sum(axis=1) >= _SHARED) & (away_ms > 0)
+        order = numpy.flatnonzero(near)
+        places = order[numpy.argsort(away_ms[order], kind="stable")][:_MOST_BESIDE].tolist()
     return [*places[:1], *own, *places[1:]]
 
 

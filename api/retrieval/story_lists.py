@@ -143,6 +143,7 @@ def acts_listed(query: str, plan: Plan, terms: StoryTerms, session_id: str) -> L
     return ListAsked(
         session=session_id,
         only_session=plan.session,
+        kinds=(EventKind.CALL,) if _says(query, "call(?:s|ed)?") else (),
         windows=plan.spans,
         text=terms.text,
         words=tuple(words),
