@@ -369,8 +369,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
 MARKS: Final = {
     "promise": (
         "will i'll we'll you'll he'll she'll shall going promise promised soon tomorrow later "
-        "shortly monday tuesday wednesday thursday friday saturday sunday next until within hours "
-        "days weeks"
+        "shortly monday tuesday wednesday thursday friday saturday sunday next until within days"
     ),
     "preference": (
         "prefer prefers please always never want like likes rather don't do not instead only no "

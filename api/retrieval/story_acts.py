@@ -27,6 +27,7 @@ AROUND_ACTS: Final = frozenset((Operator.AFTER, Operator.BEFORE, Operator.CAUSE,
 """Operators that may ask for what stands around it, or is like it."""
 _COVERED: Final = 0.6
 """Share, by rarity, of the words for the object of an act that it must hold."""
+_ALL: Final = 0.999
 _ALIKE: Final = 0.05
 REFUSING: Final = frozenset(map(stem, ("reject", "refuse", "deny", "decline", "block")))
 """Verbs of what somebody did where a tool is called so, and else of how something failed."""
@@ -102,9 +103,9 @@ def acts_asked(stories: Stories, roles: Roles, terms: StoryTerms, plan: Plan) ->
         unknown = unknown or _is_unknown(stories, terms, verbs)
         own = [act.place] if act.call < 0 else [act.place, act.call]
         before = list(range(int(roles.starts[act.place]), act.place + 1))
-        for places, chosen in ((own, fitting), (before, by_story)):
+        for places, chosen, least in ((own, fitting, _COVERED), (before, by_story, _ALL)):
             share = _covered(stories, terms, act, places, verbs=verbs, rarity=rarity)
-            if share >= _COVERED:
+            if share >= least:
                 chosen.append((act, share))
     succeeded = [one for one in by_story if not (one[0].tried or one[0].failed)]
     if not fitting and len(succeeded) == 1:  # what it was done to was said before
