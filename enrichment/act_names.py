@@ -53,7 +53,7 @@ def of_tool(name: str) -> tuple[frozenset[str], frozenset[str]]:
 def of_type(name: str) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
     """Stems of the words of a type that say what happened, of the others, and what is asked for."""
     words = words_in(_apart(name).lower())
-    verbs = {stem_in(word) for word in words[1:] or words}
+    verbs = {base(stem_in(word)) for word in words[1:] or words}
     others = frozenset(map(stem_in, words[:-1]))
     nouns = frozenset(f"{stem_in(word)}-" for word in words[:-1])
     if words and words[-1] in _DONE:

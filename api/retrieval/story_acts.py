@@ -42,11 +42,13 @@ class Acts(NamedTuple):
         not_done: there are none, and a call that fits failed, something that fits was only asked
             for, or nobody ever named the object.
         failed: places of what fits and failed.
+        whole: they hold all that the question says of the object.
     """
 
     done: tuple[int, ...]
     not_done: bool
     failed: frozenset[int] = frozenset()
+    whole: bool = False
 
     def meant(self, terms: StoryTerms) -> int | None:
         """Which of several is meant: the last, unless the first is asked for; None: there is none.
@@ -72,6 +74,15 @@ class _Act(NamedTuple):
     is_of_type: bool = False
 
 
+_WHETHER: Final = (" is ", " was ", " are ", " were ", " has ", " have ", " did ", " does ")
+
+
+def is_around(plan: Plan, terms: StoryTerms) -> bool:
+    """Whether a question may ask what stands around an act, or whether there was one."""
+    whether = plan.operator is Operator.SEARCH and terms.text.startswith(_WHETHER)
+    return whether or plan.operator in AROUND_ACTS
+
+
 def acts_asked(stories: Stories, roles: Roles, terms: StoryTerms, plan: Plan) -> Acts:
     """The acts that a question asks about; none, where it names no verb of an act.
 
@@ -81,7 +92,7 @@ def acts_asked(stories: Stories, roles: Roles, terms: StoryTerms, plan: Plan) ->
         terms: of the question.
         plan: of it.
     """
-    around = plan.operator in AROUND_ACTS
+    around = is_around(plan, terms)
     if not (around or plan.operator in OF_ACTS) or not terms.stems:
         return NONE
     stems = [base(one) for one in terms.stems]
@@ -130,6 +141,7 @@ def _fitting(stories: Stories, fitting: list[tuple[_Act, float]], *, unknown: bo
         done=tuple(act.place for act in best),
         not_done=False,
         failed=frozenset(act.place for act, _ in fitting if act.failed),
+        whole=most >= _ALL,
     )
 
 
@@ -202,14 +214,16 @@ def _covered(
 
 
 def _is_unknown(stories: Stories, terms: StoryTerms, verbs: set[int]) -> bool:
-    """Whether there is an object, and nobody ever said a word of it."""
+    """Whether there is an object, and nobody ever said a word of it, or its number."""
     objects = [
         place
         for place in range(len(terms.stems))
         if place not in verbs and not terms.is_asking[place]
     ]
-    is_said = bool(stories.holding[objects].any()) or bool(stories.labels[:, objects].any())
-    return bool(objects) and not is_said
+    said = [bool(stories.holding[place]) or stories.labels[:, place].any() for place in objects]
+    numbers = [any(map(str.isdigit, terms.words[place])) for place in objects]
+    unsaid = [number for number, held in zip(numbers, said, strict=True) if not held]
+    return bool(objects) and (any(unsaid) or not any(said))
 
 
 def is_asked_for(event_type: str) -> bool:

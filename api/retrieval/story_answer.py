@@ -16,7 +16,7 @@ import numpy
 
 from api.retrieval.plan import Operator, Plan
 from api.retrieval.ranking import Ranked
-from api.retrieval.story_acts import AROUND_ACTS, OF_ACTS, is_asked_for
+from api.retrieval.story_acts import OF_ACTS, is_around, is_asked_for
 from api.retrieval.story_evidence import (
     MAX_TOLD,
     around_acts,
@@ -50,6 +50,8 @@ _ALIKE: Final = 0.75
 """Share, by rarity, of the words of the best event that another one of the same kind holds."""
 _ALIKE_ATTEMPT: Final = 0.8
 """Likewise of the words that are said by its tool in its story, or, without a tool, by others."""
+_SURE: Final = 0.95
+"""That something is known which was read off the events."""
 _COUNTED: Final = frozenset((Operator.COUNT, Operator.USERS))
 _LISTED: Final = frozenset((Operator.PROFILE, Operator.WINDOW))
 """What they ask for is all of it."""
@@ -116,7 +118,7 @@ def story_answer(
     proof = _proof(stories, features, terms, plan=plan, order=order)
     order, evidence = proof.order, proof.evidence
     if proof.is_known is not None:
-        confidence = plan.confidence if proof.is_known else 0.0
+        confidence = max(plan.confidence, _SURE) if proof.is_known else 0.0
     gap = numpy.maximum(0.0, scores[order].max() - scores[order]) / SCORE_SPREAD
     worth = numpy.minimum.accumulate(confidence * numpy.exp(-gap))
     ids = [stories.ids[place] for place in order.tolist()]
@@ -162,7 +164,9 @@ def _proof(
         return _Proof(order, order[:1], is_known=False)
     if operator in _COUNTED:
         return _of_alike(stories, features, terms, plan=plan, order=order)
-    if operator in AROUND_ACTS and features.acts.done and not _is_failure(features, plan, best):
+    if operator in OF_ACTS and features.acts.whole and features.is_an_act:
+        return _Proof(order, order[:1], is_known=True)
+    if is_around(plan, terms) and features.acts.done and not _is_failure(features, plan, best):
         beside = around_acts(stories, features, plan)
         if len(beside):
             return _Proof(_in_front(beside, order), beside, is_known=True, is_exact=True)
@@ -177,8 +181,8 @@ def _of_somebody(
     stories: Stories, features: Features, terms: StoryTerms, *, plan: Plan, order: Array
 ) -> _Proof:
     operator = plan.operator
-    if operator is Operator.PROMISE and features.is_named:
-        promised = promises(stories, features)[order]
+    if operator is Operator.PROMISE:
+        promised = promises(stories, features, terms)[order]
         return _Proof(order, order[promised][:1], is_known=None if promised.any() else False)
     if operator is Operator.PROFILE and features.profile:
         saying = {fact.event_id for fact in features.profile}

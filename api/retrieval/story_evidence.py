@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from itertools import zip_longest
 from typing import Final, NamedTuple
 
@@ -113,10 +114,15 @@ def records_of(stories: Stories, features: Features, terms: StoryTerms) -> Array
     return numpy.asarray(order[found[order]])
 
 
-def promises(stories: Stories, features: Features) -> Array:
+def promises(stories: Stories, features: Features, terms: StoryTerms) -> Array:
     """Which words of agents may promise something to those whom the question names."""
     said = features.roles.says & ~stories.person & ~stories.asks & (stories.marks > 0)
-    return numpy.asarray(said & (stories.theirs | _of_stories(stories, stories.named)))
+    names = [place for place, word in enumerate(terms.words) if word in terms.capitalised]
+    if not (features.is_named or names):
+        return numpy.asarray(said)
+    naming = (stories.counts[:, names] > 0) | stories.labels[:, names]
+    about = stories.named if features.is_named else numpy.asarray(naming.all(axis=1))
+    return numpy.asarray(said & (stories.theirs | _of_stories(stories, about)))
 
 
 def in_order(stories: Stories, places: Array) -> Array:
@@ -162,7 +168,7 @@ def around_acts(stories: Stories, features: Features, plan: Plan) -> Array:
         key=lambda act: (bool(stories.in_session[act]), int(stories.occurred_ms[act])),
         reverse=True,
     )
-    chosen = {Operator.CAUSE: _reasons, Operator.SIMILAR: _itself}.get(plan.operator, _next)
+    chosen = _BESIDE.get(plan.operator, _itself)
     step = -1 if plan.operator is Operator.BEFORE else 1
     told = [chosen(stories, features, act, calls[act], step) for act in acts[:_MOST_ACTS]]
     if len(told) == 1:
@@ -217,6 +223,14 @@ def _reasons(stories: Stories, features: Features, act: int, call: int, _: int) 
     about = [place for place in returned if place in holding] or returned
     naming = [place for place in said if place in holding]
     return [start, *said[:1], *about[:1], *naming[-1:]]
+
+
+_BESIDE: Final[Mapping[Operator, Callable[[Stories, Features, int, int, int], list[int]]]] = {
+    Operator.AFTER: _next,
+    Operator.BEFORE: _next,
+    Operator.CAUSE: _reasons,
+}
+"""Places beside an act, by operator: of the act, of its call, in which direction."""
 
 
 class Stating(NamedTuple):

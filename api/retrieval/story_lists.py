@@ -65,11 +65,14 @@ _HOW_IT_FAILED: Final = (
     r"tim(?:ed?|ing)[\s-]*outs?|reject\w*|refus\w+|denied|declined|crash\w*|blocked"
 )
 """Not just that it failed: which failures of a tool are meant is told by what they say."""
-_TOOL_NAME: Final = re.compile(r"(?<![\w.])[A-Za-z]\w*(?:[_.]\w+)+")
-"""How tools are named, and hardly anything else: `charge_card`, `mail.send`."""
+_TOOL_NAME: Final = re.compile(
+    r"(?<![\w.])(?:[A-Za-z]\w*(?:[_.]\w+)+|[a-z]{2,}(?:[A-Z][a-z0-9]+)+)(?!\w)"
+)
+"""How tools are named, and hardly anything else: `charge_card`, `mail.send`, `chargeCard`."""
 _HOW_MANY: Final = re.compile(r"^\W*(?:and\s+)?how\s+(?:many|often)\b", re.IGNORECASE)
 _COUNTED_ACTS: Final = re.compile(
-    r"^\W*(?:and\s+)?(?:how\s+many|which|what)\s+(?:\S+\s+){1,4}?(?:was|were|did|has|have|had)\b",
+    r"^\W*(?:and\s+)?(?:how\s+many|which|what)\s+(?:\S+\s+){1,4}?(?:was|were|did|has|have|had)\b"
+    r"(?!.*\bhave\W*$)",
     re.IGNORECASE,
 )
 _SAYING_COUNT: Final = frozenset(("many", "often", "times", "time", "total", "number", "different"))
@@ -133,11 +136,12 @@ def acts_listed(query: str, plan: Plan, terms: StoryTerms, session_id: str) -> L
     may_list = plan.operator is Operator.SEARCH and _COUNTED_ACTS.match(query)
     if not (may_list or plan.operator is Operator.COUNT):
         return None
-    asked = [word for word in words_in(plan.timeless.lower()) if word not in STOP_WORDS]
-    verbs = list(dict.fromkeys(map(stem_in, asked)))
+    asked = _telling(plan.timeless)
+    done = _telling(_COUNTED_ACTS.sub("", plan.timeless, count=1))  # what is counted is no verb
+    verbs = list(dict.fromkeys(map(stem_in, done)))
     if plan.failed is True:
         verbs = [one for one in verbs if base(one) in REFUSING]
-    words = dict.fromkeys(stem_in(w) for w in asked if w not in ASKING_WORDS | _SAYING_COUNT)
+    words = dict.fromkeys(stem_in(w) for w in asked if w not in ASKING_WORDS)
     if not verbs or plan.quoted:
         return None
     return ListAsked(
@@ -149,6 +153,10 @@ def acts_listed(query: str, plan: Plan, terms: StoryTerms, session_id: str) -> L
         words=tuple(words),
         verbs=tuple(verbs),
     )
+
+
+def _telling(text: str) -> list[str]:
+    return [word for word in words_in(text.lower()) if word not in STOP_WORDS | _SAYING_COUNT]
 
 
 def acts_answer(query: str, plan: Plan, listed: Listed) -> StoryAnswer:
