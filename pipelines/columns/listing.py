@@ -106,8 +106,8 @@ def _saying_all(view: View, chosen: Bits, words: Sequence[str]) -> list[int]:
     is_call = numpy.isin(table["kind"][rows], numbers_of_kinds(view, (EventKind.CALL,)))
     has_outcomes = bool(is_call.any() and not is_call.all())
     before = numpy.maximum.accumulate(numpy.where(is_call, numpy.arange(len(rows)), -1))
-    calls = numpy.where(before >= 0, rows[before], NOBODY)
-    calls = numpy.where(table["session"][calls] == table["session"][rows], calls, rows)
+    called = (before >= 0) & (table["session"][rows[before]] == table["session"][rows])
+    calls = numpy.where(called, rows[before], rows)
     said = events.texts.counts(words, rows) > 0
     said |= events.texts.counts(words, calls) > 0
     said |= holding(view, words, rows)
