@@ -70,11 +70,13 @@ WRITE_VERBS: Final[Mapping[str, bool]] = {
             "set update change modify edit patch put replace reset switch save write remember "
             "configure adjust assign reassign select choose enable disable move rename relocate "
             "upsert correct amend upgrade downgrade reschedule reroute swap create add append "
-            "insert subscribe enroll apply pin attach transfer admit park"
+            "insert subscribe enroll apply pin attach"
         ),
         True,
     ),
-    **dict.fromkeys(word_set("book register reserve schedule open store record"), False),
+    **dict.fromkeys(
+        word_set("book register reserve schedule open store record transfer admit park"), False
+    ),
 }
 """Words of a tool's name that say that it writes; false: only the first word does (an order book
 is read)."""

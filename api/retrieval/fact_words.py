@@ -82,5 +82,11 @@ def has_words(relation: str) -> bool:
     return bool(_words(relation))
 
 
+def asked_as(relation: str) -> frozenset[str]:
+    """Stems by which people ask for a relation: its own words, and others for the same."""
+    others = words_in(_ASKED_AS.get(relation, ""))
+    return frozenset(map(stem_in, [*words_in(relation_words(relation)), *others]))
+
+
 def _words(relation: str) -> set[str]:
     return {stem_in(word) for word in relation_words(relation).split() if word not in _EMPTY}

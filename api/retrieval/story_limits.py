@@ -11,12 +11,17 @@ from typing import Final
 
 import numpy
 
-from api.retrieval.fact_words import asked_share, has_words, is_place_asked, question_stems
+from api.retrieval.fact_words import (
+    asked_as,
+    asked_share,
+    has_words,
+    is_place_asked,
+    question_stems,
+)
 from api.retrieval.plan import Operator, Plan
 from api.retrieval.story_roles import Roles
 from api.retrieval.story_terms import OF_FACTS, StoryTerms
 from enrichment.stems import stem_in, words_in
-from enrichment.vocabulary import relation_words
 from pipelines.columns.records import Array, Stories, StoryFact
 
 _OF_AGENTS: Final = frozenset(
@@ -126,7 +131,7 @@ def _only(facts: Sequence[StoryFact], stems: frozenset[str]) -> list[StoryFact]:
     holding = [
         fact
         for fact in facts
-        if stems and stems <= {*_stems_of(fact.source), *_stems_of(relation_words(fact.relation))}
+        if stems and stems <= _stems_of(fact.source) | asked_as(fact.relation)
     ]
     return holding if len({(fact.source, fact.relation) for fact in holding}) == 1 else []
 

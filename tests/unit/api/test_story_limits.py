@@ -128,6 +128,9 @@ class TestFacts:
         assert self.asked("Which bed is P-204 in?", *given) == ["B-12"]
         assert self.asked("Who operates Mill-2?", *given) == ["Lena"]
         assert self.asked("Where is P-205?", *given) == []
+        cart = bay._replace(source="CART-5")
+        assert self.asked("Where is the cart?", cart, bed) == ["Bay 4"]
+        assert self.asked("Where is the cart?", cart, cart._replace(source="CART-6")) == []
 
     def test_of_a_moment_what_held_then(self) -> None:
         key = self.old._replace(source="limit", relation="has_value")
