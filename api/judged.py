@@ -91,8 +91,8 @@ def _stated(
 ) -> tuple[str | None, list[str]]:
     """The field that a question asks for, of the first event or of its call or outcome."""
     before, _, behind = _OF.sub("\0", topic, count=1).partition("\0")
-    asked = behind if re.search(r"['\u2019]s\s", topic) else before
-    wanted = {stem_in(word) for word in words_in(asked.lower()) if word not in STOP_WORDS}
+    attribute = behind if re.search(r"['\u2019]s\s", topic) else before
+    wanted = {stem_in(word) for word in words_in(attribute.lower()) if word not in STOP_WORDS}
     first = events.get(evidence[0]) if evidence else None
     if first is None or not wanted:
         return None, evidence

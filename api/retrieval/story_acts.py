@@ -96,8 +96,8 @@ def acts_asked(stories: Stories, roles: Roles, terms: StoryTerms, plan: Plan) ->
     if not (around or plan.operator in OF_ACTS) or not terms.stems:
         return NONE
     stems = [base(one) for one in terms.stems]
-    said = set(REFUSING if around else ()) if plan.failed is True else set(stems)
-    if said.isdisjoint(stems):
+    eligible = set(REFUSING if around else ()) if plan.failed is True else set(stems)
+    if eligible.isdisjoint(stems):
         return NONE
     rarity = numpy.log1p(stories.total / numpy.maximum(stories.holding, 1))
     fitting: list[tuple[_Act, float]] = []
@@ -107,19 +107,19 @@ def acts_asked(stories: Stories, roles: Roles, terms: StoryTerms, plan: Plan) ->
         verbs = {
             place
             for place, one in enumerate(stems)
-            if one in said and _is_verb(one, act, around=around)
+            if one in eligible and _is_verb(one, act, around=around)
         }
         if not verbs:
             continue
         unknown = unknown or _is_unknown(stories, terms, verbs)
-        own = [act.place] if act.call < 0 else [act.place, act.call]
+        itself = [act.place] if act.call < 0 else [act.place, act.call]
         before = list(range(int(roles.starts[act.place]), act.place + 1))
-        for places, chosen, least in ((own, fitting, _COVERED), (before, by_story, _ALL)):
+        for places, chosen, least in ((itself, fitting, _COVERED), (before, by_story, _ALL)):
             share = _covered(stories, terms, act, places, verbs=verbs, rarity=rarity)
             if share >= least:
                 chosen.append((act, share))
     succeeded = [one for one in by_story if not (one[0].tried or one[0].failed)]
-    if not fitting and len(succeeded) == 1:  # what it was done to was said before
+    if not fitting and len(succeeded) == 1:  # what it was done to was eligible before
         fitting = succeeded
     return _fitting(stories, fitting, unknown=unknown)
 
@@ -214,16 +214,16 @@ def _covered(
 
 
 def _is_unknown(stories: Stories, terms: StoryTerms, verbs: set[int]) -> bool:
-    """Whether there is an object, and nobody ever said a word of it, or its number."""
+    """Whether there is an object, and nobody ever heard a word of it, or its number."""
     objects = [
         place
         for place in range(len(terms.stems))
         if place not in verbs and not terms.is_asking[place]
     ]
-    said = [bool(stories.holding[place]) or stories.labels[:, place].any() for place in objects]
+    heard = [bool(stories.holding[place]) or stories.labels[:, place].any() for place in objects]
     numbers = [any(map(str.isdigit, terms.words[place])) for place in objects]
-    unsaid = [number for number, held in zip(numbers, said, strict=True) if not held]
-    return bool(objects) and (any(unsaid) or not any(said))
+    unsaid = [number for number, held in zip(numbers, heard, strict=True) if not held]
+    return bool(objects) and (any(unsaid) or not any(heard))
 
 
 def is_asked_for(event_type: str) -> bool:

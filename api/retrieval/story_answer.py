@@ -50,7 +50,7 @@ _ALIKE: Final = 0.75
 """Share, by rarity, of the words of the best event that another one of the same kind holds."""
 _ALIKE_ATTEMPT: Final = 0.8
 """Likewise of the words that are said by its tool in its story, or, without a tool, by others."""
-_SURE: Final = 0.95
+READ_OFF: Final = 0.95
 """That something is known which was read off the events."""
 _COUNTED: Final = frozenset((Operator.COUNT, Operator.USERS))
 _LISTED: Final = frozenset((Operator.PROFILE, Operator.WINDOW))
@@ -118,7 +118,7 @@ def story_answer(
     proof = _proof(stories, features, terms, plan=plan, order=order)
     order, evidence = proof.order, proof.evidence
     if proof.is_known is not None:
-        confidence = max(plan.confidence, _SURE) if proof.is_known else 0.0
+        confidence = max(plan.confidence, READ_OFF) if proof.is_known else 0.0
     gap = numpy.maximum(0.0, scores[order].max() - scores[order]) / SCORE_SPREAD
     worth = numpy.minimum.accumulate(confidence * numpy.exp(-gap))
     ids = [stories.ids[place] for place in order.tolist()]
@@ -188,9 +188,9 @@ def _of_somebody(
         saying = {fact.event_id for fact in features.profile}
         return _Proof(order, numpy.flatnonzero([one in saying for one in stories.ids]))
     if operator is Operator.PROFILE:
-        found = records_of(stories, features, terms)
-        if found is not None:
-            return _Proof(_in_front(found, order), found[:1], is_known=True, is_exact=True)
+        records = records_of(stories, features, terms)
+        if records is not None:
+            return _Proof(_in_front(records, order), records[:1], is_known=True, is_exact=True)
         evidence = recorded(stories, features, terms, order)
         first = order[:MAX_TOLD]  # what they said is asked for as well
         return _Proof(_in_front(first, _in_front(evidence, order)), evidence)
@@ -220,9 +220,9 @@ def _of_value(
     stories: Stories, features: Features, terms: StoryTerms, *, plan: Plan, order: Array
 ) -> _Proof:
     best = int(order[0])
-    found = records_of(stories, features, terms)
-    if found is not None:
-        return _Proof(_in_front(found, order), found[:1], is_known=True, is_exact=True)
+    records = records_of(stories, features, terms)
+    if records is not None:
+        return _Proof(_in_front(records, order), records[:1], is_known=True, is_exact=True)
     stated = stating(stories, features, terms)
     if stated is None or stated.states[best]:
         return _Proof(order, order[:1])

@@ -106,23 +106,23 @@ def records_of(stories: Stories, features: Features, terms: StoryTerms) -> Array
     called = [{stem_in(word) for word in words_in(one.lower())} for one in stories.tools]
     about = numpy.array([left <= words for words in called] + [False], dtype=bool)[stories.tool]
     by_call = numpy.where(calls >= 0, holds[calls], False)
-    found = features.roles.worked & holds & about
-    if not found.any():
+    records = features.roles.worked & holds & about
+    if not records.any():
         return None
     first = by_call.astype(int) + stories.in_session
     order = numpy.lexsort((-stories.occurred_ms, -first))
-    return numpy.asarray(order[found[order]])
+    return numpy.asarray(order[records[order]])
 
 
 def promises(stories: Stories, features: Features, terms: StoryTerms) -> Array:
     """Which words of agents may promise something to those whom the question names."""
-    said = features.roles.says & ~stories.person & ~stories.asks & (stories.marks > 0)
+    words = features.roles.says & ~stories.person & ~stories.asks & (stories.marks > 0)
     names = [place for place, word in enumerate(terms.words) if word in terms.capitalised]
     if not (features.is_named or names):
-        return numpy.asarray(said)
+        return numpy.asarray(words)
     naming = (stories.counts[:, names] > 0) | stories.labels[:, names]
     about = stories.named if features.is_named else numpy.asarray(naming.all(axis=1))
-    return numpy.asarray(said & (stories.theirs | _of_stories(stories, about)))
+    return numpy.asarray(words & (stories.theirs | _of_stories(stories, about)))
 
 
 def in_order(stories: Stories, places: Array) -> Array:
@@ -151,6 +151,16 @@ _SHARED: Final = 2
 """Words of the question that an act and an event of another story hold."""
 
 
+class _Around(NamedTuple):
+    """An act, its call (-1: none), and the direction in which it is looked from it."""
+
+    stories: Stories
+    features: Features
+    act: int
+    call: int
+    step: int
+
+
 def around_acts(stories: Stories, features: Features, plan: Plan) -> Array:
     """What stands around the acts that a question names, or why they were done, the best first.
 
@@ -170,7 +180,10 @@ def around_acts(stories: Stories, features: Features, plan: Plan) -> Array:
     )
     chosen = _BESIDE.get(plan.operator, _itself)
     step = -1 if plan.operator is Operator.BEFORE else 1
-    told = [chosen(stories, features, act, calls[act], step) for act in acts[:_MOST_ACTS]]
+    told = [
+        chosen(_Around(stories, features, act, call=calls[act], step=step))
+        for act in acts[:_MOST_ACTS]
+    ]
     if len(told) == 1:
         told = [told[0][:_MOST_BESIDE]]
     in_turn = (
@@ -186,13 +199,14 @@ def _pairs(places: list[int]) -> list[tuple[int, ...]]:
     return [tuple(places[first : first + 2]) for first in range(0, len(places), 2)]
 
 
-def _next(stories: Stories, _: Features, act: int, call: int, step: int) -> list[int]:
+def _next(around: _Around) -> list[int]:
     """The events of the story behind an act, or before it; its own outcome after the nearest.
 
     Where its story ends with it, what names the same things elsewhere comes next.
     """
-    start = call if step < 0 and call >= 0 else act
-    own = [act] if call >= 0 and step > 0 else []
+    stories, act, step = around.stories, around.act, around.step
+    start = around.call if step < 0 and around.call >= 0 else act
+    outcome = [act] if around.call >= 0 and step > 0 else []
     last = start + step * (_MOST_BESIDE + 1)
     places = [
         place
@@ -202,30 +216,29 @@ def _next(stories: Stories, _: Features, act: int, call: int, step: int) -> list
     if not places:
         away_ms = step * (stories.occurred_ms - stories.occurred_ms[act])
         same = (stories.counts > 0) & (stories.counts[act] > 0)
-        near = (same.sum(axis=1) >= _SHARED) & (away_ms > 0)
-        order = numpy.flatnonzero(near)
-        places = order[numpy.argsort(away_ms[order], kind="stable")][:_MOST_BESIDE].tolist()
-    return [*places[:1], *own, *places[1:]]
+        near = numpy.flatnonzero((same.sum(axis=1) >= _SHARED) & (away_ms > 0))
+        places = near[numpy.argsort(away_ms[near], kind="stable")][:_MOST_BESIDE].tolist()
+    return [*places[:1], *outcome, *places[1:]]
 
 
-def _itself(_: Stories, __: Features, act: int, call: int, ___: int) -> list[int]:
-    return [act] if call < 0 else [act, call]
+def _itself(around: _Around) -> list[int]:
+    return [around.act] if around.call < 0 else [around.act, around.call]
 
 
-def _reasons(stories: Stories, features: Features, act: int, call: int, _: int) -> list[int]:
+def _reasons(around: _Around) -> list[int]:
     """Its call, the last words of a person before it, and the last result about the same."""
-    start = call if call >= 0 else act
-    begin = int(features.roles.starts[act])
-    before = range(start - 1, begin - 1, -1)
-    said = [place for place in before if stories.person[place]]
+    stories, roles = around.stories, around.features.roles
+    start = around.call if around.call >= 0 else around.act
+    before = range(start - 1, int(roles.starts[around.act]) - 1, -1)
+    by_person = [place for place in before if stories.person[place]]
     holding = [place for place in before if stories.holds[place].any()]
-    returned = [place for place in before if features.roles.worked[place]]
+    returned = [place for place in before if roles.worked[place]]
     about = [place for place in returned if place in holding] or returned
-    naming = [place for place in said if place in holding]
-    return [start, *said[:1], *about[:1], *naming[-1:]]
+    naming = [place for place in by_person if place in holding]
+    return [start, *by_person[:1], *about[:1], *naming[-1:]]
 
 
-_BESIDE: Final[Mapping[Operator, Callable[[Stories, Features, int, int, int], list[int]]]] = {
+_BESIDE: Final[Mapping[Operator, Callable[[_Around], list[int]]]] = {
     Operator.AFTER: _next,
     Operator.BEFORE: _next,
     Operator.CAUSE: _reasons,

@@ -144,8 +144,8 @@ class _Making:
         acts = acts_asked(self._told, self.roles, self._terms, self._plan)
         # who did it is not whose it is, unless somebody is asked for by what a fact calls them
         by_act = bool(acts.done) and self._terms.text.startswith(_BY_WHOM)
-        known = () if by_act else self._told.facts
-        facts = facts_asked(known, self._terms, self._plan, at_ms)
+        facts_of_it = () if by_act else self._told.facts
+        facts = facts_asked(facts_of_it, self._terms, self._plan, at_ms)
         return Features(
             names=names,
             matrix=numpy.stack([self._columns[name] for name in names], axis=1),

@@ -13,7 +13,7 @@ from typing import Any, Final
 from api.retrieval.plan import Operator, Plan
 from api.retrieval.plan_phrases import ASKING_WORDS
 from api.retrieval.story_acts import REFUSING
-from api.retrieval.story_answer import AnswerType, StoryAnswer
+from api.retrieval.story_answer import READ_OFF, AnswerType, StoryAnswer
 from api.retrieval.story_limits import ORDER
 from api.retrieval.story_terms import StoryTerms
 from enrichment.act_names import base
@@ -76,7 +76,6 @@ _COUNTED_ACTS: Final = re.compile(
     re.IGNORECASE,
 )
 _SAYING_COUNT: Final = frozenset(("many", "often", "times", "time", "total", "number", "different"))
-_SURE: Final = 0.95
 _STEADY: Final = frozenset((Operator.CALLS, Operator.FAILURES, Operator.COUNT, *ORDER))
 
 
@@ -136,12 +135,12 @@ def acts_listed(query: str, plan: Plan, terms: StoryTerms, session_id: str) -> L
     may_list = plan.operator is Operator.SEARCH and _COUNTED_ACTS.match(query)
     if not (may_list or plan.operator is Operator.COUNT):
         return None
-    asked = _telling(plan.timeless)
+    content = _telling(plan.timeless)
     done = _telling(_COUNTED_ACTS.sub("", plan.timeless, count=1))  # what is counted is no verb
     verbs = list(dict.fromkeys(map(stem_in, done)))
     if plan.failed is True:
         verbs = [one for one in verbs if base(one) in REFUSING]
-    words = dict.fromkeys(stem_in(w) for w in asked if w not in ASKING_WORDS)
+    words = dict.fromkeys(stem_in(w) for w in content if w not in ASKING_WORDS)
     if not verbs or plan.quoted:
         return None
     return ListAsked(
@@ -163,7 +162,7 @@ def acts_answer(query: str, plan: Plan, listed: Listed) -> StoryAnswer:
     """The answer of acts that were counted or are listed."""
     counts = plan.operator is Operator.COUNT or _HOW_MANY.match(query) is not None
     operator = Operator.COUNT if counts else Operator.CALLS
-    plan = plan._replace(operator=operator, confidence=max(plan.confidence, _SURE))
+    plan = plan._replace(operator=operator, confidence=max(plan.confidence, READ_OFF))
     answer = list_answer(query, plan, listed)
     return answer if counts else answer._replace(value=None)
 

@@ -81,20 +81,20 @@ def _acts(view: View, words: Sequence[str], verbs: Sequence[str], chosen: Bits) 
     """
     table, names = view.tenant.events.table, view.tenant.events.names
     is_of_tool = table["tool"] != NOBODY
-    found: dict[tuple[bool, int], list[int]] = {}
+    fitting: dict[tuple[bool, int], list[int]] = {}
     for column, mask in (("tool", is_of_tool), ("type", ~is_of_tool)):
         for number in different(table[column][chosen & mask]):
             name = names.text(number) or ""
-            said = of_tool(name) if column == "tool" else of_type(name)[:2]
-            meant = [one for one in verbs if says_verb(base(one), said[0])]
-            left = [one for one in words if one not in meant and one not in said[1]]
+            meaning = of_tool(name) if column == "tool" else of_type(name)[:2]
+            meant = [one for one in verbs if says_verb(base(one), meaning[0])]
+            left = [one for one in words if one not in meant and one not in meaning[1]]
             if meant and (
                 rows := _saying_all(view, chosen & mask & (table[column] == number), left)
             ):
-                found.setdefault((column == "tool", -len(left)), []).extend(rows)
+                fitting.setdefault((column == "tool", -len(left)), []).extend(rows)
     acts = numpy.zeros(table.size, dtype=bool)
-    if found:
-        acts[found[max(found)]] = True
+    if fitting:
+        acts[fitting[max(fitting)]] = True
     return acts
 
 
@@ -108,10 +108,10 @@ def _saying_all(view: View, chosen: Bits, words: Sequence[str]) -> list[int]:
     before = numpy.maximum.accumulate(numpy.where(is_call, numpy.arange(len(rows)), -1))
     called = (before >= 0) & (table["session"][rows[before]] == table["session"][rows])
     calls = numpy.where(called, rows[before], rows)
-    said = events.texts.counts(words, rows) > 0
-    said |= events.texts.counts(words, calls) > 0
-    said |= holding(view, words, rows)
-    done = said.all(axis=1) & ~failures(view)[rows]
+    saying = events.texts.counts(words, rows) > 0
+    saying |= events.texts.counts(words, calls) > 0
+    saying |= holding(view, words, rows)
+    done = saying.all(axis=1) & ~failures(view)[rows]
     if has_outcomes:
         done &= ~is_call
     told: list[int] = numpy.unique(calls[done]).tolist()
@@ -121,8 +121,8 @@ def _saying_all(view: View, chosen: Bits, words: Sequence[str]) -> list[int]:
 def agents_named(view: View, text: str) -> list[int]:
     """Numbers of the agents whom a question names as doing something."""
     agents = different(view.tenant.events.table["agent"][view.seen])
-    asked = apart(text)
-    return [one for one in agents if _is_named(view.tenant.events.names.text(one) or "", asked)]
+    question = apart(text)
+    return [one for one in agents if _is_named(view.tenant.events.names.text(one) or "", question)]
 
 
 def _is_named(agent: str, text: str) -> bool:
