@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -9,8 +10,11 @@ from typing import Any, Final
 from api.retrieval.narrative import AnswerHead
 from api.retrieval.plan import Operator
 from api.retrieval.story_answer import StoryAnswer
+from api.retrieval.story_terms import VALUES
 from api.schemas import Answer, AtlasResponse, Edge, Node, PlanReport
 from enrichment.event_kinds import FAILED, EventKind
+from enrichment.stems import stem_in, words_in
+from enrichment.vocabulary import STOP_WORDS
 from projections.events import timestamp_text
 from projections.schema import CAUSED_BY, EVENT
 
@@ -65,6 +69,8 @@ def answer_of(story: StoryAnswer, response: AtlasResponse, summary: str | None) 
         value = summary
     if not story.decides and value is None:
         evidence = list(events)[:1]
+    if value is None and story.plan.operator in VALUES:
+        value, evidence = _stated(story.plan.topic, evidence, events)
     if value is None and story.type == "list":
         shown = filter(None, (events.get(one) for one in evidence))
         value = list(filter(None, map(_summary, shown)))
@@ -75,6 +81,37 @@ def answer_of(story: StoryAnswer, response: AtlasResponse, summary: str | None) 
         evidence = [*(node.node_id for node in told), *evidence[1:]]
         value = " \u2190 ".join(filter(None, map(_summary, told))) or None
     return Answer(type=story.type, value=value, evidence=evidence[:MAX_EVIDENCE])
+
+
+_OF: Final = re.compile(r"\s(?:of|for)\s|(?<=\w)['\u2019]s\s")
+
+
+def _stated(
+    topic: str, evidence: list[str], events: Mapping[str, Node]
+) -> tuple[str | None, list[str]]:
+    """The field that a question asks for, of the first event or of its call or outcome."""
+    before, _, behind = _OF.sub("\0", topic, count=1).partition("\0")
+    attribute = behind if re.search(r"['\u2019]s\s", topic) else before
+    wanted = {stem_in(word) for word in words_in(attribute.lower()) if word not in STOP_WORDS}
+    first = events.get(evidence[0]) if evidence else None
+    if first is None or not wanted:
+        return None, evidence
+    same = (
+        node
+        for node in events.values()
+        if node.attributes.get("tool_name") and _whose(node) == _whose(first) and node is not first
+    )
+    for node in (first, *same):
+        for part in (_summary(node) or "").split("; "):
+            *_, name, value = ["", *part.split(": ")]  # the first stands behind the tool's name
+            key = {stem_in(word) for word in words_in(name.lower())}
+            if key and (key <= wanted or wanted <= key):
+                return value.strip(), [node.node_id, *evidence]
+    return None, evidence
+
+
+def _whose(node: Node) -> tuple[Any, Any]:
+    return node.attributes.get("tool_name"), node.provenance.session_id
 
 
 def _summary(node: Node) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from functools import lru_cache
+from typing import Final
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")  # noqa: RUF001  # the apostrophe people type
 _NAME_WORD = re.compile(r"\w+")
@@ -85,3 +86,23 @@ def _single(word: str) -> str:
     """Without the letter that `stopped` and `running` double."""
     doubled = len(word) >= _SHORTEST and word[-1] == word[-2] and word[-1] not in "lsz"
     return word[:-1] if doubled else word
+
+
+_ROOT: Final = 4
+"""Letters that a verb and its noun begin with, at least."""
+_NOMINAL: Final = frozenset(
+    (
+        *("", "e", "at", "ation", "lation", "ion", "ition", "ment", "al", "i", "y", "er", "or"),
+        *("ance", "ence", "ing", "s", "ur", "ement"),
+    )
+)
+
+
+@lru_cache(maxsize=65_536)
+def same_root(stem: str, other: str) -> bool:
+    """Whether two stems are of a verb and of its noun, as `cancel` and `cancellation` are."""
+    if stem == other:
+        return True
+    pairs = enumerate(zip(stem, other, strict=False))
+    shared = next((at for at, (one, two) in pairs if one != two), min(len(stem), len(other)))
+    return shared >= _ROOT and {stem[shared:], other[shared:]} <= _NOMINAL

@@ -74,7 +74,9 @@ WRITE_VERBS: Final[Mapping[str, bool]] = {
         ),
         True,
     ),
-    **dict.fromkeys(word_set("book register reserve schedule open store record"), False),
+    **dict.fromkeys(
+        word_set("book register reserve schedule open store record transfer admit park"), False
+    ),
 }
 """Words of a tool's name that say that it writes; false: only the first word does (an order book
 is read)."""
@@ -83,6 +85,8 @@ READ_VERBS = word_set(
     "inspect is list load lookup ls peek preview query read retrieve search show think validate "
     "verify view wait"
 )
+MOVING_VERBS = word_set("move relocate transfer park put reroute")
+"""What they name last is where it is then."""
 ADDING_VERBS = word_set("add append insert assign subscribe enroll attach book reserve")
 """What they write stands beside what was there."""
 VALUE_VERBS = word_set("set add assign reassign select choose switch apply attach put")

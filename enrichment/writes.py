@@ -4,10 +4,11 @@
    says that it reads. A trial run (`dry_run`) writes nothing.
 2. What it is about (the subject), the first that fits: the thing of its only id, or of the id
    whose noun is in the tool's name (of what sets or assigns something, that is the value, and the
-   other id the subject), or of the only id that is no person's; the event's user, when an argument
-   holds the `user_id`; the person or the thing that a key names (`owner`, `repo`); else the event's
-   user, when the tool is about people and their settings, or named after the argument
-   (`set_language(language)`). Else the call asserts nothing.
+   other id the subject), or of the only id that is no person's; what a key names by an identifier,
+   as ids do (`move_pallet(pallet: P-7)`, `assign_bed(patient: P-2, bed: B-4)`); the event's user,
+   when an argument holds the `user_id`; the person or the thing that a key names (`owner`, `repo`);
+   else the event's user, when the tool is about people and their settings, or named after the
+   argument (`set_language(language)`). Else the call asserts nothing.
 3. Every other argument says what a field of a record says: `has_<argument>`, so that a write ends
    what a record told. `{"field": "city", "value": "Oslo"}` and `{"changes": {"city": "Oslo"}}` mean
    `city: Oslo`; keys of an inner object are joined to its own (`has_address_city`). Options of a
@@ -57,6 +58,7 @@ from enrichment.records import (
 )
 from enrichment.vocabulary import (
     ADDING_VERBS,
+    MOVING_VERBS,
     READ_VERBS,
     VALUE_VERBS,
     WRITE_VERBS,
@@ -167,9 +169,13 @@ _THINGS = word_set(
 )
 _SECRET = re.compile(
     r"(.*_)?(token|nonce|otp|secret|password|passwd|passphrase|credential|credentials|cvv|cvc"
-    r"|api_key|private_key|access_key)|to|from|by|as"
+    r"|api_key|private_key|access_key)|to|from|by|as|(from|old)_.*"
 )
-"""What lets one in is kept nowhere else; a direction is no attribute."""
+"""What lets one in is kept nowhere else; a direction is no attribute, nor is what was."""
+_DESTINATIONS = word_set("to destination target new_location to_location location place")
+_NO_FIELDS = frozenset((*_DESTINATIONS, *VALUE_KEYS, *_BUNDLES))
+_TO = ("to_", "new_")
+"""Before what a field is set to."""
 _FILES = re.compile(r"(.*_)?(file|filename|path|directory|folder|url|uri|command|cmd|code|sql)")
 
 
@@ -204,8 +210,18 @@ def _claims(event: Event, tool: str, arguments: Mapping[str, Any]) -> Iterator[C
         if key not in _OPTIONS | _SAID and not _SECRET.fullmatch(key) and key != subject.key
     }
     several = verb.verb in ADDING_VERBS
+    if verb.verb in MOVING_VERBS:
+        yield from _moved(subject, fields)
     for fact in sorted(record_facts(subject, left, verb.nouns), key=lambda fact: fact.rank):
         yield _claim(fact, functional=fact.functional and not several)
+
+
+def _moved(subject: Record, fields: Mapping[str, Any]) -> Iterator[Claim]:
+    """Where something is, by where it was moved to."""
+    for key in sorted(_DESTINATIONS & fields.keys()):
+        for fact in record_facts(subject, {"place": fields[key]}):
+            yield _claim(fact._replace(relation="located_in"), functional=True)
+            return
 
 
 def _claim(fact: StatedFact, *, functional: bool) -> Claim:
@@ -230,6 +246,8 @@ def _flat(arguments: Mapping[str, Any]) -> dict[str, Any]:
             fields |= {k: v for k, v in inner.items() if relation_name(k) == k}
         else:
             fields[name] = item
+    for name in [one for one in fields if one.startswith(_TO) and one not in _NO_FIELDS]:
+        fields.setdefault(name.split("_", 1)[1], fields.pop(name))
     return _changed(fields)
 
 
@@ -256,22 +274,30 @@ def _subject(event: Event, verb: _Verb, fields: Mapping[str, Any]) -> Record | N
         return Record(party, key, noun or container) if party else None
     if ids:
         return None
+    name = _chosen_name(verb, fields)
+    if name is not None:
+        party = _user(event, fields[name]) or thing(name, fields[name])
+        return Record(party, name, name) if party else None
     for key in sorted(fields):
         if (party := _user(event, fields[key])) is not None:
             return Record(party, key, "user")
+    return _named_by_key(verb, fields) or _own_user(event, verb, fields)
+
+
+def _named_by_key(verb: _Verb, fields: Mapping[str, Any]) -> Record | None:
+    """The person or the thing that a key names, or that the tool is named after."""
     for keys in (USER_NOUNS, _THINGS):
         for key in sorted(fields):
-            stem = key.removesuffix("_name")
-            if stem not in keys or not is_id(fields[key]) or key == "name":
-                continue
-            party = thing(stem, fields[key])
-            return Record(party, key, stem) if party else None
+            noun = key.removesuffix("_name")
+            if noun in keys and is_id(fields[key]) and key != "name":
+                party = thing(noun, fields[key])
+                return Record(party, key, noun) if party else None
     for key in sorted(fields):
         last = key.removesuffix("_name").rsplit("_", 1)[-1]
         if last in verb.nouns and len(fields) > 1 and verb.verb not in VALUE_VERBS:
             party = thing(key, fields[key]) if is_id(fields[key]) else None
             return Record(party, key, key) if party else None
-    return _own_user(event, verb, fields)
+    return None
 
 
 def _chosen_id(
@@ -287,6 +313,24 @@ def _chosen_id(
         return told[0]
     things = [(key, noun) for key, noun in ids if noun and noun.rsplit("_", 1)[-1] not in PEOPLE]
     return things[0] if len(things) == 1 else None
+
+
+def _chosen_name(verb: _Verb, fields: Mapping[str, Any]) -> str | None:
+    """The key whose value names what a call is about, where keys say what ids say elsewhere."""
+    naming = [key for key in sorted(fields) if _is_name(fields[key]) and key not in _DESTINATIONS]
+    told = [key for key in fields if not verb.nouns.isdisjoint(key.split("_"))]
+    if verb.verb in VALUE_VERBS:
+        naming = [key for key in naming if key not in told] if told else []
+    else:
+        naming = [key for key in naming if key.rsplit("_", 1)[-1] in verb.nouns]
+    return naming[0] if len(naming) == 1 and len(fields) > 1 else None
+
+
+def _is_name(value: Any) -> bool:
+    """Whether a value is made as identifiers are, of letters and digits: `P-204`."""
+    if not isinstance(value, str) or not is_id(value):
+        return False
+    return any(map(str.isdigit, value)) and any(map(str.isalpha, value))
 
 
 def _user(event: Event, value: Any) -> Party | None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from typing import Final
 
-from enrichment.stems import stem_in, words_in
+from enrichment.stems import same_root, stem_in, words_in
 from enrichment.vocabulary import STOP_WORDS, relation_words, word_set
 
 _EMPTY: Final = word_set("has had is was value")
@@ -17,6 +19,7 @@ _ASKED_AS: Final[Mapping[str, str]] = {
     "works_as": "work job occupation profession role",
     "born_in": "born birth birthplace come where",
     "comes_from": "born come origin where",
+    "located_in": "where location place position located",
     "called": "name call nickname",
     "has_name": "name called who",
     "has_email": "email mail address contact reach",
@@ -31,6 +34,7 @@ _ASKED_AS: Final[Mapping[str, str]] = {
 
 WISHES: Final = ("prefers", "avoids")
 _BY_ANOTHER_WORD: Final = 0.9
+_ASKS_PLACE: Final = re.compile(r"(?<!\w)(?:in|on|at|to)\s+(?:which|what)(?!\w)", re.IGNORECASE)
 _ASKING: Final = frozenset(word for words in _ASKED_AS.values() for word in words.split())
 
 
@@ -38,6 +42,11 @@ def question_stems(query: str) -> frozenset[str]:
     """Stems of the words of a question that ask for something, or name it."""
     words = (w for w in words_in(query.lower()) if w not in STOP_WORDS or w in _ASKING)
     return frozenset(map(stem_in, words))
+
+
+def is_place_asked(query: str, relation: str) -> bool:
+    """Whether a question asks what something is in, and a relation says where it is."""
+    return relation == "located_in" and _ASKS_PLACE.search(query) is not None
 
 
 def asked_share(stems: frozenset[str], relation: str, ends: tuple[str, str]) -> float:
@@ -54,18 +63,29 @@ def asked_share(stems: frozenset[str], relation: str, ends: tuple[str, str]) -> 
         return 0.0
     named = _words(relation)
     others = frozenset(map(stem_in, _ASKED_AS.get(relation, "").split()))
-    by_relation = len(named & wanted) / len(named) if named else 0.0
+    by_relation = _shared(named, wanted) / len(named) if named else 0.0
     if others & wanted:
         by_relation = max(by_relation, _BY_ANOTHER_WORD)
     if relation in WISHES:
         # of two wishes about the same the newer counts, however they are worded
         return by_relation / 2 + (0.0 if target.isdisjoint(wanted - others) else 0.5)
-    return by_relation / 2 + len((named | others | target) & wanted) / len(wanted) / 2
+    return by_relation / 2 + _shared(wanted, named | others | target) / len(wanted) / 2
+
+
+def _shared(stems: AbstractSet[str], others: AbstractSet[str]) -> int:
+    """How many stems the others have: who *operates* a machine is its *operator*."""
+    return sum(one in others or any(same_root(one, other) for other in others) for one in stems)
 
 
 def has_words(relation: str) -> bool:
     """Whether a relation says what it is about: `has_address` does, `has_value` does not."""
     return bool(_words(relation))
+
+
+def asked_as(relation: str) -> frozenset[str]:
+    """Stems by which people ask for a relation: its own words, and others for the same."""
+    others = words_in(_ASKED_AS.get(relation, ""))
+    return frozenset(map(stem_in, [*words_in(relation_words(relation)), *others]))
 
 
 def _words(relation: str) -> set[str]:

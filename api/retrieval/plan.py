@@ -86,6 +86,7 @@ class Plan(NamedTuple):
         failed: it asks about something that failed; None: it does not say.
         quoted: the text that it quotes, an error for example; empty: none.
         needs_day: it names a time of day and no day.
+        timeless: the question without what says when.
     """
 
     operator: Operator
@@ -96,6 +97,7 @@ class Plan(NamedTuple):
     failed: bool | None = None
     quoted: str = ""
     needs_day: bool = False
+    timeless: str = ""
 
     def limited(self, since_ms: int | None, until_ms: int | None) -> Plan:
         """The plan with a time that was given, instead of what the question says of it."""
@@ -184,6 +186,7 @@ def plan_of(query: str, now_ms: int, zone: tzinfo = UTC, *, day_ms: int | None =
         failed=_failed(text),
         quoted=quoted,
         needs_day=not all(span.has_day for span in spans),
+        timeless=timeless,
     )
 
 

@@ -128,7 +128,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
         1.12,
         (
             r"(?:what|which(?:\s+\w+)?)\s+(?:was|were|did)\b(?=.*\b(?:before\s+(?:the\s+)?(?:last|latest|most\s+recent|recent|that|this)?\s*(?:change|update|switch|edit|correction|move|it\s+was\s+(?:changed|updated|set))|previously|formerly|use[d]?\s+to\s+be|until\s+(?:it\s+was\s+|the\s+)?(?:changed|change|update|updated|switched|replaced)))",
-            r"^\W*(?:what|which)\s+(?:was|were)(?=\s[^?]*\w\s+before\W*$)",
+            r"^\W*(?:what|which|where)\s+(?:was|were)(?=\s[^?]*\w\s+before\W*$)",
             r"before\s+(?:the\s+)?(?:last|latest|most\s+recent|recent)\s+(?:change|update|switch|edit|correction|move)",
             r"before\s+(?:it|this|that|they)\s+(?:was|were|got)\s+(?:last\s+)?(?:changed|updated|set|switched|replaced|corrected)",
             r"until\s+(?:it\s+was|the)\s+(?:last\s+)?(?:changed?|updated?|switched?|replaced)",
@@ -145,6 +145,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
         (
             r"(?:as\s+of|back\s+(?:on|in|to)|as\s+it\s+(?:was|stood)\s+on)",
             r"(?:what|which(?:\s+\w+)?)\s+(?:was|were)\s+(?:the|his|her|their|our|my|its)(?!\s+(?:very\s+)?(?:first|last|latest|earliest|newest)\b)",
+            r"^\W*where\s+(?:was|were)(?=\s+\w)",
             r"(?:what|which)\s+(?:value|setting|state|one)?\s*did\s+.*\bhave(?:\s+(?:on|in|at))?",
             r"what\s+did\s+we\s+have\s+as",
             r"if\s+i\s+look\s+back(?:\s+to)?",
@@ -353,6 +354,8 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
         (
             r"^\W*(?:what|which)(?=\s+\w+(?:\s+\w+)?\s+(?:has|have)\s+(?:the\s+)?(?!been\b)\S+(?:\s+\S+)?\W*$)",
             r"^\W*(?:what|which)\s+.*?\s(?:does|do)\s+.*?\shave\W*$",
+            r"^\W*(?:in|on|at|to|with|under)\s+(?:which|what)(?=\s+\w+(?:\s+\w+)?\s+(?:is|are|does|do)\s+(?:\w+\s+)?\S*\d)",
+            r"^\W*(?:which|what)(?=\s+\w+(?:\s+\w+)?\s+(?:is|are)\s+(?:\w+\s+(?:to|in|on|at|for)\s+)?\S*\d\S*(?:\s+(?:in|on|at|to|with))?\W*$)",
             r"(?:what|which)\s+(?:value|setting|state|status|one)\s+(?:does|do|has|have|is)\b(?:.*?\bhave)?(?:\s+(?:at\s+present|now|today|currently))?",
             r"(?:what\s+is|what's|what\s+are|where\s+is|which\s+is|how\s+(?:old|big|large|high|much)\s+is)(?:\s+(?:the\s+)?(?:current|present|actual|valid))?",
             r"(?:remind\s+me\s+of|i\s+need|give\s+me|look\s+up)(?=\s+(?:the|his|her|their|our|my))",
@@ -366,7 +369,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
 MARKS: Final = {
     "promise": (
         "will i'll we'll you'll he'll she'll shall going promise promised soon tomorrow later "
-        "shortly monday tuesday wednesday thursday friday saturday sunday next until within"
+        "shortly monday tuesday wednesday thursday friday saturday sunday next until within days"
     ),
     "preference": (
         "prefer prefers please always never want like likes rather don't do not instead only no "

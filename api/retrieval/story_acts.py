@@ -17,35 +17,20 @@ import numpy
 from api.retrieval.plan import Operator, Plan
 from api.retrieval.story_roles import Roles
 from api.retrieval.story_terms import StoryTerms
-from enrichment.stems import stem, stem_in, words_in
-from enrichment.vocabulary import READ_VERBS, word_set
+from enrichment.act_names import base, of_tool, of_type, says_verb
+from enrichment.stems import same_root, stem
 from pipelines.columns.records import Array, Stories
 
 OF_ACTS: Final = frozenset((Operator.TIME, Operator.ACTOR))
 """Operators that may ask about what was done."""
+AROUND_ACTS: Final = frozenset((Operator.AFTER, Operator.BEFORE, Operator.CAUSE, Operator.SIMILAR))
+"""Operators that may ask for what stands around it, or is like it."""
 _COVERED: Final = 0.6
 """Share, by rarity, of the words for the object of an act that it must hold."""
+_ALL: Final = 0.999
 _ALIKE: Final = 0.05
-_SEGMENT: Final = re.compile(r"[./:]+")
-_DONE: Final = word_set("given granted made done completed received confirmed finished succeeded")
-"""What becomes of a noun that is a verb itself: `approval.given` says that somebody approved."""
-_ASKED_FOR: Final = word_set("requested asked needed required pending proposed suggested")
-"""What is not done yet where it stands behind such a noun."""
-_NOMINAL: Final = (5, 5)
-"""Letters that a verb and its noun begin with, and how many more the noun may have."""
-_PAST: Final = {
-    stem(past): stem(verb)
-    for past, verb in (
-        *(("sent", "send"), ("paid", "pay"), ("built", "build"), ("bought", "buy")),
-        *(("sold", "sell"), ("written", "write"), ("wrote", "write"), ("lent", "lend")),
-        *(("lost", "lose"), ("chosen", "choose"), ("chose", "choose"), ("drawn", "draw")),
-        *(("broken", "break"), ("driven", "drive"), ("held", "hold"), ("met", "meet")),
-        *(("left", "leave"), ("begun", "begin"), ("began", "begin"), ("spent", "spend")),
-        *(("withdrawn", "withdraw"), ("rebuilt", "rebuild"), ("resent", "resend")),
-        *(("frozen", "freeze"), ("stolen", "steal"), ("fed", "feed"), ("taught", "teach")),
-    )
-}
-"""Stems of verbs whose past has another one."""
+REFUSING: Final = frozenset(map(stem, ("reject", "refuse", "deny", "decline", "block")))
+"""Verbs of what somebody did where a tool is called so, and else of how something failed."""
 _FIRST: Final = re.compile(r"(?<!\w)(?:first|initially|originally)(?!\w)", re.IGNORECASE)
 
 
@@ -56,10 +41,14 @@ class Acts(NamedTuple):
         done: places of the acts that fit best, in order of time.
         not_done: there are none, and a call that fits failed, something that fits was only asked
             for, or nobody ever named the object.
+        failed: places of what fits and failed.
+        whole: they hold all that the question says of the object.
     """
 
     done: tuple[int, ...]
     not_done: bool
+    failed: frozenset[int] = frozenset()
+    whole: bool = False
 
     def meant(self, terms: StoryTerms) -> int | None:
         """Which of several is meant: the last, unless the first is asked for; None: there is none.
@@ -82,6 +71,16 @@ class _Act(NamedTuple):
     others: frozenset[str]
     failed: bool
     tried: bool
+    is_of_type: bool = False
+
+
+_WHETHER: Final = (" is ", " was ", " are ", " were ", " has ", " have ", " did ", " does ")
+
+
+def is_around(plan: Plan, terms: StoryTerms) -> bool:
+    """Whether a question may ask what stands around an act, or whether there was one."""
+    whether = plan.operator is Operator.SEARCH and terms.text.startswith(_WHETHER)
+    return whether or plan.operator in AROUND_ACTS
 
 
 def acts_asked(stories: Stories, roles: Roles, terms: StoryTerms, plan: Plan) -> Acts:
@@ -93,20 +92,40 @@ def acts_asked(stories: Stories, roles: Roles, terms: StoryTerms, plan: Plan) ->
         terms: of the question.
         plan: of it.
     """
-    if plan.operator not in OF_ACTS or plan.failed is True or not terms.stems:
+    around = is_around(plan, terms)
+    if not (around or plan.operator in OF_ACTS) or not terms.stems:
         return NONE
-    stems = [_PAST.get(one, one) for one in terms.stems]
+    stems = [base(one) for one in terms.stems]
+    eligible = set(REFUSING if around else ()) if plan.failed is True else set(stems)
+    if eligible.isdisjoint(stems):
+        return NONE
     rarity = numpy.log1p(stories.total / numpy.maximum(stories.holding, 1))
     fitting: list[tuple[_Act, float]] = []
+    by_story: list[tuple[_Act, float]] = []
     unknown = False
     for act in _acts(stories, roles):
-        verbs = {place for place, one in enumerate(stems) if _is_verb(one, act)}
-        unknown = unknown or bool(verbs and _is_unknown(stories, terms, verbs))
-        if (
-            verbs
-            and (share := _covered(stories, terms, act, verbs=verbs, rarity=rarity)) >= _COVERED
-        ):
-            fitting.append((act, share))
+        verbs = {
+            place
+            for place, one in enumerate(stems)
+            if one in eligible and _is_verb(one, act, around=around)
+        }
+        if not verbs:
+            continue
+        unknown = unknown or _is_unknown(stories, terms, verbs)
+        itself = [act.place] if act.call < 0 else [act.place, act.call]
+        before = list(range(int(roles.starts[act.place]), act.place + 1))
+        for places, chosen, least in ((itself, fitting, _COVERED), (before, by_story, _ALL)):
+            share = _covered(stories, terms, act, places, verbs=verbs, rarity=rarity)
+            if share >= least:
+                chosen.append((act, share))
+    succeeded = [one for one in by_story if not (one[0].tried or one[0].failed)]
+    if not fitting and len(succeeded) == 1:  # what it was done to was eligible before
+        fitting = succeeded
+    return _fitting(stories, fitting, unknown=unknown)
+
+
+def _fitting(stories: Stories, fitting: list[tuple[_Act, float]], *, unknown: bool) -> Acts:
+    """The acts that fit best, unless what was only tried fits better, or nothing known does."""
     done = [(act, share) for act, share in fitting if not act.tried]
     most = max((share for _, share in done), default=0.0)
     tried = max((share for act, share in fitting if act.tried), default=0.0)
@@ -121,22 +140,25 @@ def acts_asked(stories: Stories, roles: Roles, terms: StoryTerms, plan: Plan) ->
     return Acts(
         done=tuple(act.place for act in best),
         not_done=False,
+        failed=frozenset(act.place for act, _ in fitting if act.failed),
+        whole=most >= _ALL,
     )
 
 
 def _acts(stories: Stories, roles: Roles) -> Iterator[_Act]:
     calls = calls_of(stories, roles)
-    tools = [_of_tool(name) for name in stories.tools]
-    types = [_of_type(name) for name in stories.types]
+    tools = [of_tool(name) for name in stories.tools]
+    types = [of_type(name) for name in stories.types]
     for place in range(len(stories.ids)):
         tool, failed = int(stories.tool[place]), bool(stories.failed[place])
         if tool >= 0 and (roles.worked[place] or failed):
             yield _Act(place, calls[place], *tools[tool], failed=failed, tried=failed)
         elif tool < 0 and (roles.other[place] or failed) and stories.type[place] >= 0:
             verbs, others, asked_for = types[int(stories.type[place])]
-            yield _Act(place, -1, verbs, others, failed=failed, tried=False)
+            named = _Act(place, -1, verbs, others, failed=failed, tried=False, is_of_type=True)
+            yield named
             if asked_for:
-                yield _Act(place, -1, asked_for, others, failed=failed, tried=True)
+                yield named._replace(verbs=asked_for, tried=True)
 
 
 def calls_of(stories: Stories, roles: Roles) -> list[int]:
@@ -155,45 +177,24 @@ def calls_of(stories: Stories, roles: Roles) -> list[int]:
     return calls
 
 
-def _of_tool(name: str) -> tuple[frozenset[str], frozenset[str]]:
-    """Stems of the verb of a tool, and of its other words."""
-    return frozenset((stem_in(first_word(name)),)), frozenset(
-        map(stem_in, words_in(_apart(name).lower()))
-    )
-
-
-def _of_type(name: str) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
-    """Stems of the words of a type that say what happened, of the others, and what is asked for."""
-    words = words_in(_apart(name).lower())
-    verbs = {stem_in(word) for word in words[1:] or words}
-    others = frozenset(map(stem_in, words[:-1]))
-    nouns = frozenset(f"{stem_in(word)}-" for word in words[:-1])
-    if words and words[-1] in _DONE:
-        verbs |= nouns
-    asked_for = nouns if words and words[-1] in _ASKED_FOR else frozenset()
-    return frozenset(verbs), others, asked_for
-
-
-def _apart(name: str) -> str:
-    """A name in camel case with its words apart."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name)
-
-
-def _is_verb(word: str, act: _Act) -> bool:
-    if word in act.verbs:
+def _is_verb(word: str, act: _Act, *, around: bool) -> bool:
+    """Whether a word says what an act does; a noun may, where what stands around it is asked."""
+    if says_verb(word, act.verbs):
         return True
-    least, more = _NOMINAL
-    return len(word) >= least and any(
-        verb.endswith("-") and verb.startswith(word) and len(verb) - 1 - len(word) <= more
-        for verb in act.verbs
-    )
+    nouns = act.verbs | act.others if act.is_of_type else act.verbs
+    return around and any(same_root(word, noun) for noun in nouns)
 
 
 def _covered(
-    stories: Stories, terms: StoryTerms, act: _Act, *, verbs: set[int], rarity: Array
+    stories: Stories,
+    terms: StoryTerms,
+    act: _Act,
+    places: list[int],
+    *,
+    verbs: set[int],
+    rarity: Array,
 ) -> float:
-    """Share of the object that an act holds; 0: it lacks an identifier."""
-    places = [act.place] if act.call < 0 else [act.place, act.call]
+    """Share of the object that an act or some places hold; 0: they lack an identifier."""
     says = numpy.asarray(
         (stories.counts[places] > 0).any(axis=0) | stories.labels[places].any(axis=0)
     )
@@ -213,27 +214,18 @@ def _covered(
 
 
 def _is_unknown(stories: Stories, terms: StoryTerms, verbs: set[int]) -> bool:
-    """Whether there is an object, and nobody ever said a word of it."""
+    """Whether there is an object, and nobody ever heard a word of it, or its number."""
     objects = [
         place
         for place in range(len(terms.stems))
         if place not in verbs and not terms.is_asking[place]
     ]
-    is_said = bool(stories.holding[objects].any()) or bool(stories.labels[:, objects].any())
-    return bool(objects) and not is_said
+    heard = [bool(stories.holding[place]) or stories.labels[:, place].any() for place in objects]
+    numbers = [any(map(str.isdigit, terms.words[place])) for place in objects]
+    unsaid = [number for number, held in zip(numbers, heard, strict=True) if not held]
+    return bool(objects) and (any(unsaid) or not any(heard))
 
 
 def is_asked_for(event_type: str) -> bool:
     """Whether a type says that something is to be done, and not that it was."""
-    return bool(_of_type(event_type)[2])
-
-
-def first_word(tool: str) -> str:
-    """The word of a tool's name that says what it does; empty: it has none."""
-    words = words_in(_SEGMENT.split(_apart(tool))[-1].lower())
-    return words[0] if words else ""
-
-
-def is_reader(tool: str) -> bool:
-    """Whether a tool only looks, by its name."""
-    return first_word(tool) in READ_VERBS
+    return bool(of_type(event_type)[2])

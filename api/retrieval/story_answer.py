@@ -16,8 +16,17 @@ import numpy
 
 from api.retrieval.plan import Operator, Plan
 from api.retrieval.ranking import Ranked
-from api.retrieval.story_acts import OF_ACTS, is_asked_for
-from api.retrieval.story_evidence import MAX_TOLD, asks_for_all, happened, recorded, stating
+from api.retrieval.story_acts import OF_ACTS, is_around, is_asked_for
+from api.retrieval.story_evidence import (
+    MAX_TOLD,
+    around_acts,
+    asks_for_all,
+    happened,
+    promises,
+    recorded,
+    records_of,
+    stating,
+)
 from api.retrieval.story_features import Features, features_of
 from api.retrieval.story_limits import ORDER
 from api.retrieval.story_ranker import confidence_of, explained, story_scores
@@ -41,6 +50,8 @@ _ALIKE: Final = 0.75
 """Share, by rarity, of the words of the best event that another one of the same kind holds."""
 _ALIKE_ATTEMPT: Final = 0.8
 """Likewise of the words that are said by its tool in its story, or, without a tool, by others."""
+READ_OFF: Final = 0.95
+"""That something is known which was read off the events."""
 _COUNTED: Final = frozenset((Operator.COUNT, Operator.USERS))
 _LISTED: Final = frozenset((Operator.PROFILE, Operator.WINDOW))
 """What they ask for is all of it."""
@@ -107,12 +118,12 @@ def story_answer(
     proof = _proof(stories, features, terms, plan=plan, order=order)
     order, evidence = proof.order, proof.evidence
     if proof.is_known is not None:
-        confidence = plan.confidence if proof.is_known else 0.0
+        confidence = max(plan.confidence, READ_OFF) if proof.is_known else 0.0
     gap = numpy.maximum(0.0, scores[order].max() - scores[order]) / SCORE_SPREAD
     worth = numpy.minimum.accumulate(confidence * numpy.exp(-gap))
     ids = [stories.ids[place] for place in order.tolist()]
     decides = _decides(stories, features, plan)
-    decides = decides and _fits(stories, features, plan, int(order[0]))
+    decides = decides and (proof.is_exact or _fits(stories, features, plan, int(order[0])))
     return StoryAnswer(
         plan=plan,
         confidence=confidence,
@@ -136,11 +147,13 @@ class _Proof(NamedTuple):
         order: of all places, what proves it in front where that decides.
         evidence: places.
         is_known: it is for certain, or for certain not; None: the judge says.
+        is_exact: it is read off the events, and not ranked.
     """
 
     order: Array
     evidence: Array
     is_known: bool | None = None
+    is_exact: bool = False
 
 
 def _proof(
@@ -151,20 +164,46 @@ def _proof(
         return _Proof(order, order[:1], is_known=False)
     if operator in _COUNTED:
         return _of_alike(stories, features, terms, plan=plan, order=order)
+    if operator in OF_ACTS and features.acts.whole and features.is_an_act:
+        return _Proof(order, order[:1], is_known=True)
+    if is_around(plan, terms) and features.acts.done and not _is_failure(features, plan, best):
+        beside = around_acts(stories, features, plan)
+        if len(beside):
+            return _Proof(_in_front(beside, order), beside, is_known=True, is_exact=True)
+    if operator is Operator.WINDOW and plan.spans:
+        return _of_time(stories, features, terms, plan=plan, order=order)
+    if operator in VALUES and not features.facts:
+        return _of_value(stories, features, terms, plan=plan, order=order)
+    return _of_somebody(stories, features, terms, plan=plan, order=order)
+
+
+def _of_somebody(
+    stories: Stories, features: Features, terms: StoryTerms, *, plan: Plan, order: Array
+) -> _Proof:
+    operator = plan.operator
+    if operator is Operator.PROMISE:
+        promised = promises(stories, features, terms)[order]
+        return _Proof(order, order[promised][:1], is_known=None if promised.any() else False)
     if operator is Operator.PROFILE and features.profile:
         saying = {fact.event_id for fact in features.profile}
         return _Proof(order, numpy.flatnonzero([one in saying for one in stories.ids]))
     if operator is Operator.PROFILE:
+        records = records_of(stories, features, terms)
+        if records is not None:
+            return _Proof(_in_front(records, order), records[:1], is_known=True, is_exact=True)
         evidence = recorded(stories, features, terms, order)
         first = order[:MAX_TOLD]  # what they said is asked for as well
         return _Proof(_in_front(first, _in_front(evidence, order)), evidence)
     if operator is Operator.CALLS:
-        return _Proof(order, _calls_of(stories, features, best))
-    if operator is Operator.WINDOW and plan.spans:
-        return _of_time(stories, features, terms, plan=plan, order=order)
-    if operator in VALUES and not features.facts:
-        return _of_value(stories, features, terms, order=order)
+        return _Proof(order, _calls_of(stories, features, int(order[0])))
     return _Proof(order, order[:1])
+
+
+def _is_failure(features: Features, plan: Plan, best: int) -> bool:
+    """Whether a failure is asked about: what led to it is learned, not read off an act."""
+    if plan.failed is False and plan.operator is not Operator.CAUSE:
+        return True
+    return bool(plan.quoted) or (plan.operator is Operator.CAUSE and best in features.acts.failed)
 
 
 def _of_alike(
@@ -173,11 +212,17 @@ def _of_alike(
     evidence = _alike(stories, features, terms, int(order[0]))
     if plan.operator is Operator.USERS:
         evidence = _first_of_each(stories, evidence)
-    return _Proof(_in_front(evidence, order), evidence)
+    is_known = None if len(evidence) else False
+    return _Proof(_in_front(evidence, order), evidence, is_known=is_known)
 
 
-def _of_value(stories: Stories, features: Features, terms: StoryTerms, *, order: Array) -> _Proof:
+def _of_value(
+    stories: Stories, features: Features, terms: StoryTerms, *, plan: Plan, order: Array
+) -> _Proof:
     best = int(order[0])
+    records = records_of(stories, features, terms)
+    if records is not None:
+        return _Proof(_in_front(records, order), records[:1], is_known=True, is_exact=True)
     stated = stating(stories, features, terms)
     if stated is None or stated.states[best]:
         return _Proof(order, order[:1])

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from itertools import zip_longest
 from typing import Final, NamedTuple
 
 import numpy
 
-from api.retrieval.plan import Plan
+from api.retrieval.plan import Operator, Plan
 from api.retrieval.plan_phrases import ASKING_WORDS
-from api.retrieval.story_acts import calls_of, first_word, is_reader
+from api.retrieval.story_acts import calls_of
 from api.retrieval.story_features import Features
 from api.retrieval.story_limits import in_time
 from api.retrieval.story_terms import StoryTerms
+from enrichment.act_names import first_word, is_reader
 from enrichment.event_kinds import EventKind
 from enrichment.stems import stem_in, words_in
-from enrichment.vocabulary import WRITE_VERBS
+from enrichment.vocabulary import WRITE_VERBS, word_set
 from pipelines.columns.records import KINDS, Array, Stories
 
 MAX_TOLD: Final = 10
@@ -76,6 +79,52 @@ def _names(stories: Stories, terms: StoryTerms) -> set[str]:
     return parts | {stem_in(word) for word in terms.words if word in terms.capitalised}
 
 
+_WHOLE: Final = word_set("detail details record information info data profile state status full")
+"""Words by which a record is asked for as a whole."""
+
+
+def records_of(stories: Stories, features: Features, terms: StoryTerms) -> Array | None:
+    """The records of the one thing that a question asks for as a whole, by its identifier.
+
+    A record is what a tool returned that was called with the identifier and says it too, then what
+    says it of a tool that is named after what the thing is called. The newest first, and those of
+    the session in which it is asked.
+
+    Returns:
+        Places; None: something else is asked for, or there is none.
+    """
+    if len(terms.identifiers) != 1:
+        return None
+    parts = {stem_in(word) for word in words_in(terms.identifiers[0])}
+    left = {
+        stem
+        for word, stem, asking in zip(terms.words, terms.stems, terms.is_asking, strict=True)
+        if stem not in parts and word not in _WHOLE and not asking
+    }
+    calls = numpy.array(calls_of(stories, features.roles), dtype=numpy.int64)
+    holds = stories.holds[:, 0]
+    called = [{stem_in(word) for word in words_in(one.lower())} for one in stories.tools]
+    about = numpy.array([left <= words for words in called] + [False], dtype=bool)[stories.tool]
+    by_call = numpy.where(calls >= 0, holds[calls], False)
+    records = features.roles.worked & holds & about
+    if not records.any():
+        return None
+    first = by_call.astype(int) + stories.in_session
+    order = numpy.lexsort((-stories.occurred_ms, -first))
+    return numpy.asarray(order[records[order]])
+
+
+def promises(stories: Stories, features: Features, terms: StoryTerms) -> Array:
+    """Which words of agents may promise something to those whom the question names."""
+    words = features.roles.says & ~stories.person & ~stories.asks & (stories.marks > 0)
+    names = [place for place, word in enumerate(terms.words) if word in terms.capitalised]
+    if not (features.is_named or names):
+        return numpy.asarray(words)
+    naming = (stories.counts[:, names] > 0) | stories.labels[:, names]
+    about = stories.named if features.is_named else numpy.asarray(naming.all(axis=1))
+    return numpy.asarray(words & (stories.theirs | _of_stories(stories, about)))
+
+
 def in_order(stories: Stories, places: Array) -> Array:
     """Places in the order of time."""
     return places[numpy.argsort(stories.occurred_ms[places], kind="stable")]
@@ -94,6 +143,107 @@ def asks_for_all(features: Features, stories: Stories, terms: StoryTerms) -> boo
         word in ASKING_WORDS or stem in names
         for word, stem in zip(terms.words, terms.stems, strict=True)
     )
+
+
+_MOST_ACTS: Final = 5
+_MOST_BESIDE: Final = 5
+_SHARED: Final = 2
+"""Words of the question that an act and an event of another story hold."""
+
+
+class _Around(NamedTuple):
+    """An act, its call (-1: none), and the direction in which it is looked from it."""
+
+    stories: Stories
+    features: Features
+    act: int
+    call: int
+    step: int
+
+
+def around_acts(stories: Stories, features: Features, plan: Plan) -> Array:
+    """What stands around the acts that a question names, or why they were done, the best first.
+
+    Of several acts those of the session in which it is asked come first, then the newest: what is
+    nearest to each of them, then what is farther away.
+
+    Args:
+        stories: that were found.
+        features: of their events; `acts.done` are the acts.
+        plan: of the question.
+    """
+    calls = calls_of(stories, features.roles)
+    acts = sorted(
+        features.acts.done,
+        key=lambda act: (bool(stories.in_session[act]), int(stories.occurred_ms[act])),
+        reverse=True,
+    )
+    chosen = _BESIDE.get(plan.operator, _itself)
+    step = -1 if plan.operator is Operator.BEFORE else 1
+    told = [
+        chosen(_Around(stories, features, act, call=calls[act], step=step))
+        for act in acts[:_MOST_ACTS]
+    ]
+    if len(told) == 1:
+        told = [told[0][:_MOST_BESIDE]]
+    in_turn = (
+        place
+        for turn in zip_longest(*(_pairs(one) for one in told), fillvalue=())
+        for pair in turn
+        for place in pair
+    )
+    return numpy.array(list(dict.fromkeys(in_turn)), dtype=numpy.int64)
+
+
+def _pairs(places: list[int]) -> list[tuple[int, ...]]:
+    return [tuple(places[first : first + 2]) for first in range(0, len(places), 2)]
+
+
+def _next(around: _Around) -> list[int]:
+    """The events of the story behind an act, or before it; its own outcome after the nearest.
+
+    Where its story ends with it, what names the same things elsewhere comes next.
+    """
+    stories, act, step = around.stories, around.act, around.step
+    start = around.call if step < 0 and around.call >= 0 else act
+    outcome = [act] if around.call >= 0 and step > 0 else []
+    last = start + step * (_MOST_BESIDE + 1)
+    places = [
+        place
+        for place in range(start + step, last, step)
+        if 0 <= place < len(stories.ids) and stories.story[place] == stories.story[act]
+    ]
+    if not places:
+        away_ms = step * (stories.occurred_ms - stories.occurred_ms[act])
+        same = (stories.counts > 0) & (stories.counts[act] > 0)
+        near = numpy.flatnonzero((same.sum(axis=1) >= _SHARED) & (away_ms > 0))
+        places = near[numpy.argsort(away_ms[near], kind="stable")][:_MOST_BESIDE].tolist()
+    return [*places[:1], *outcome, *places[1:]]
+
+
+def _itself(around: _Around) -> list[int]:
+    return [around.act] if around.call < 0 else [around.act, around.call]
+
+
+def _reasons(around: _Around) -> list[int]:
+    """Its call, the last words of a person before it, and the last result about the same."""
+    stories, roles = around.stories, around.features.roles
+    start = around.call if around.call >= 0 else around.act
+    before = range(start - 1, int(roles.starts[around.act]) - 1, -1)
+    by_person = [place for place in before if stories.person[place]]
+    holding = [place for place in before if stories.holds[place].any()]
+    returned = [place for place in before if roles.worked[place]]
+    about = [place for place in returned if place in holding] or returned
+    naming = [place for place in by_person if place in holding]
+    return [start, *by_person[:1], *about[:1], *naming[-1:]]
+
+
+_BESIDE: Final[Mapping[Operator, Callable[[_Around], list[int]]]] = {
+    Operator.AFTER: _next,
+    Operator.BEFORE: _next,
+    Operator.CAUSE: _reasons,
+}
+"""Places beside an act, by operator: of the act, of its call, in which direction."""
 
 
 class Stating(NamedTuple):

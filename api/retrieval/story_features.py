@@ -35,6 +35,7 @@ _ASSERTING: Final = 0.7
 _FADING_MS: Final = 6 * DAY_MS
 _MARKS_ENOUGH: Final = 2
 _FAR: Final = 99
+_BY_WHOM: Final = (" who ", " whose ", " by whom ", " when ")
 _STEPS: Final = 4
 
 
@@ -140,8 +141,11 @@ class _Making:
         names = tuple(self._columns)
         is_bare = self._is_bare()
         at_ms = self._until_ms() - 1
-        facts = facts_asked(self._told.facts, self._terms, self._plan, at_ms)
         acts = acts_asked(self._told, self.roles, self._terms, self._plan)
+        # who did it is not whose it is, unless somebody is asked for by what a fact calls them
+        by_act = bool(acts.done) and self._terms.text.startswith(_BY_WHOM)
+        facts_of_it = () if by_act else self._told.facts
+        facts = facts_asked(facts_of_it, self._terms, self._plan, at_ms)
         return Features(
             names=names,
             matrix=numpy.stack([self._columns[name] for name in names], axis=1),
@@ -161,7 +165,8 @@ class _Making:
         )
 
     def _within(self, acts: Acts, facts: Sequence[StoryFact], *, is_bare: bool) -> Array:
-        if self._plan.operator in OF_ACTS and (meant := acts.meant(self._terms)) is not None:
+        asks_act = self._plan.operator in OF_ACTS and not facts
+        if asks_act and (meant := acts.meant(self._terms)) is not None:
             only = numpy.zeros(self._count, dtype=bool)
             only[acts.done[meant]] = True
             return only

@@ -11,12 +11,17 @@ from typing import Final
 
 import numpy
 
-from api.retrieval.fact_words import asked_share, has_words, question_stems
+from api.retrieval.fact_words import (
+    asked_as,
+    asked_share,
+    has_words,
+    is_place_asked,
+    question_stems,
+)
 from api.retrieval.plan import Operator, Plan
 from api.retrieval.story_roles import Roles
-from api.retrieval.story_terms import VALUES, StoryTerms
+from api.retrieval.story_terms import OF_FACTS, StoryTerms
 from enrichment.stems import stem_in, words_in
-from enrichment.vocabulary import relation_words
 from pipelines.columns.records import Array, Stories, StoryFact
 
 _OF_AGENTS: Final = frozenset(
@@ -108,12 +113,12 @@ def facts_asked(
         plan: of it.
         at_ms: the moment that is asked about.
     """
-    if plan.operator not in VALUES:
+    if plan.operator not in OF_FACTS:
         return []
-    stems = question_stems(terms.text)
+    stems = question_stems(plan.timeless)
     before = plan.operator is Operator.VALUE_BEFORE
     chosen = _last_ended(facts, at_ms) if before else [fact for fact in facts if fact.holds(at_ms)]
-    worth = {fact: _worth(fact, stems) for fact in chosen}
+    worth = {fact: _worth(fact, stems, terms.text) for fact in chosen}
     sure = [fact for fact in worth if worth[fact] >= SURE] or _only(chosen, stems)
     return sorted(sure, key=lambda fact: (-worth[fact], -fact.from_ms, fact.event_id))
 
@@ -126,7 +131,7 @@ def _only(facts: Sequence[StoryFact], stems: frozenset[str]) -> list[StoryFact]:
     holding = [
         fact
         for fact in facts
-        if stems and stems <= {*_stems_of(fact.source), *_stems_of(relation_words(fact.relation))}
+        if stems and stems <= _stems_of(fact.source) | asked_as(fact.relation)
     ]
     return holding if len({(fact.source, fact.relation) for fact in holding}) == 1 else []
 
@@ -153,12 +158,14 @@ def _last_ended(facts: Sequence[StoryFact], at_ms: int) -> list[StoryFact]:
     return [fact for *_, fact in ended.values()]
 
 
-def _worth(fact: StoryFact, stems: frozenset[str]) -> float:
+def _worth(fact: StoryFact, stems: frozenset[str], text: str) -> float:
     """How much of a fact's name and of its relation is asked for, 0 to 1."""
     source = _stems_of(fact.source)
     named = len(source & stems) / len(source) if source else 0.0
     if not has_words(fact.relation):  # what is called so has one value
         return named
+    if is_place_asked(text, fact.relation) and len(stems - source - _stems_of(fact.value)) <= 1:
+        return named * SURE
     return named * asked_share(stems, fact.relation, (fact.source, fact.value))
 
 

@@ -12,13 +12,15 @@ from typing import Any, Final
 
 from api.retrieval.plan import Operator, Plan
 from api.retrieval.plan_phrases import ASKING_WORDS
-from api.retrieval.story_answer import AnswerType, StoryAnswer
+from api.retrieval.story_acts import REFUSING
+from api.retrieval.story_answer import READ_OFF, AnswerType, StoryAnswer
 from api.retrieval.story_limits import ORDER
 from api.retrieval.story_terms import StoryTerms
+from enrichment.act_names import base
 from enrichment.event_kinds import EventKind
-from enrichment.stems import stem, words_in
+from enrichment.stems import stem, stem_in, words_in
 from enrichment.vocabulary import STOP_WORDS
-from pipelines.columns.records import ListAsked, Listed
+from pipelines.columns.records import ListAsked, Listed, Stories
 
 _CALLS: Final = r"tools?|functions?|calls?|commands?|actions?|steps?|invocations?"
 _SORTS: Final = (
@@ -63,8 +65,17 @@ _HOW_IT_FAILED: Final = (
     r"tim(?:ed?|ing)[\s-]*outs?|reject\w*|refus\w+|denied|declined|crash\w*|blocked"
 )
 """Not just that it failed: which failures of a tool are meant is told by what they say."""
-_TOOL_NAME: Final = re.compile(r"(?<![\w.])[A-Za-z]\w*(?:[_.]\w+)+")
-"""How tools are named, and hardly anything else: `charge_card`, `mail.send`."""
+_TOOL_NAME: Final = re.compile(
+    r"(?<![\w.])(?:[A-Za-z]\w*(?:[_.]\w+)+|[a-z]{2,}(?:[A-Z][a-z0-9]+)+)(?!\w)"
+)
+"""How tools are named, and hardly anything else: `charge_card`, `mail.send`, `chargeCard`."""
+_HOW_MANY: Final = re.compile(r"^\W*(?:and\s+)?how\s+(?:many|often)\b", re.IGNORECASE)
+_COUNTED_ACTS: Final = re.compile(
+    r"^\W*(?:and\s+)?(?:how\s+many|which|what)\s+(?:\S+\s+){1,4}?(?:was|were|did|has|have|had)\b"
+    r"(?!.*\bhave\W*$)",
+    re.IGNORECASE,
+)
+_SAYING_COUNT: Final = frozenset(("many", "often", "times", "time", "total", "number", "different"))
 _STEADY: Final = frozenset((Operator.CALLS, Operator.FAILURES, Operator.COUNT, *ORDER))
 
 
@@ -88,8 +99,7 @@ def list_asked(query: str, plan: Plan, terms: StoryTerms, session_id: str) -> Li
     if not is_steady or plan.quoted or identifiers or (ways and not tools):
         return None
     words = words.difference(word for way in ways for word in words_in(way))
-    if words - ASKING_WORDS - _OTHER - (_OF_TIME if plan.spans else frozenset()):
-        return None
+    left = words - ASKING_WORDS - _OTHER - (_OF_TIME if plan.spans else frozenset())
     failed = plan.failed is True or plan.operator is Operator.FAILURES
     by_person = _by_person(query)
     if failed:
@@ -112,6 +122,56 @@ def list_asked(query: str, plan: Plan, terms: StoryTerms, session_id: str) -> Li
         by_person=by_person,
         windows=plan.spans,
         newest_first=plan.operator in (Operator.LAST, Operator.FAILURES),
+        text=terms.text,
+        words=tuple(stem_in(word) for word in sorted(left)),
+    )
+
+
+def acts_listed(query: str, plan: Plan, terms: StoryTerms, session_id: str) -> ListAsked | None:
+    """What a question counts or lists of what was done; None: it does neither.
+
+    "How many transports were booked?", "which parts were rejected?": `book_transport` that worked.
+    """
+    may_list = plan.operator is Operator.SEARCH and _COUNTED_ACTS.match(query)
+    if not (may_list or plan.operator is Operator.COUNT):
+        return None
+    content = _telling(plan.timeless)
+    done = _telling(_COUNTED_ACTS.sub("", plan.timeless, count=1))  # what is counted is no verb
+    verbs = list(dict.fromkeys(map(stem_in, done)))
+    if plan.failed is True:
+        verbs = [one for one in verbs if base(one) in REFUSING]
+    words = dict.fromkeys(stem_in(w) for w in content if w not in ASKING_WORDS)
+    if not verbs or plan.quoted:
+        return None
+    return ListAsked(
+        session=session_id,
+        only_session=plan.session,
+        kinds=(EventKind.CALL,) if _says(query, "call(?:s|ed)?") else (),
+        windows=plan.spans,
+        text=terms.text,
+        words=tuple(words),
+        verbs=tuple(verbs),
+    )
+
+
+def _telling(text: str) -> list[str]:
+    return [word for word in words_in(text.lower()) if word not in STOP_WORDS | _SAYING_COUNT]
+
+
+def acts_answer(query: str, plan: Plan, listed: Listed) -> StoryAnswer:
+    """The answer of acts that were counted or are listed."""
+    counts = plan.operator is Operator.COUNT or _HOW_MANY.match(query) is not None
+    operator = Operator.COUNT if counts else Operator.CALLS
+    plan = plan._replace(operator=operator, confidence=max(plan.confidence, READ_OFF))
+    answer = list_answer(query, plan, listed)
+    return answer if counts else answer._replace(value=None)
+
+
+def is_unheard_of(stories: Stories, terms: StoryTerms) -> bool:
+    """Whether nobody ever said a word of what a question counts."""
+    return any(
+        not asking and not stories.holding[place] and not stories.labels[:, place].any()
+        for place, asking in enumerate(terms.is_asking)
     )
 
 

@@ -26,6 +26,8 @@ _MEASURE: Final = re.compile(r"\d+[a-z]{1,3}")
 _SESSION: Final = re.compile(r"[\w.:/-]{4,}")
 VALUES: Final = frozenset((Operator.VALUE, Operator.VALUE_BEFORE, Operator.VALUE_AT))
 """Operators that ask what something is or was set to."""
+OF_FACTS: Final = VALUES | frozenset((Operator.ACTOR, Operator.SEARCH))
+"""Operators that a fact answers where it says all that is asked for."""
 _BY_SPEAKER: Final = VALUES | frozenset(
     (
         *(Operator.LAST, Operator.FIRST, Operator.PREFERENCE, Operator.PROFILE, Operator.PROMISE),
@@ -143,6 +145,6 @@ def stories_asked(
         by_window=operator is Operator.WINDOW,
         by_speaker=operator in _BY_SPEAKER,
         by_failure=operator in BY_FAILURE,
-        by_fact=operator in VALUES or operator is Operator.PROFILE,
+        by_fact=operator in OF_FACTS or operator is Operator.PROFILE,
         by_cause=operator is Operator.CAUSE,
     )

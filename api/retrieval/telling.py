@@ -9,7 +9,13 @@ from typing import NamedTuple
 from api.retrieval.open_answer import open_answer, open_asked, otherwise_meant
 from api.retrieval.plan import Operator, Plan, plan_of
 from api.retrieval.story_answer import StoryAnswer, story_answer
-from api.retrieval.story_lists import list_answer, list_asked
+from api.retrieval.story_lists import (
+    acts_answer,
+    acts_listed,
+    is_unheard_of,
+    list_answer,
+    list_asked,
+)
 from api.retrieval.story_terms import stories_asked, story_terms
 from pipelines.columns.reads import ColumnReads
 from pipelines.graph.reads.scope import Within
@@ -61,9 +67,17 @@ def told(
         listed = reads.listed(wanted)
         if listed.total:
             return list_answer(asking.query, plan, listed)
+    wanted = acts_listed(asking.query, plan, terms, asking.session_id)
+    if wanted is not None:
+        listed = reads.listed(wanted)
+        if listed.total:
+            return acts_answer(asking.query, plan, listed)
     question = stories_asked(terms, plan, hits=hits, vector=vector, session_id=asking.session_id)
     stories = reads.stories(question)
-    return story_answer(stories, terms, plan, now_ms=asking.now_ms, zone=asking.zone)
+    answer = story_answer(stories, terms, plan, now_ms=asking.now_ms, zone=asking.zone)
+    if wanted is not None and answer.decides and is_unheard_of(stories, terms):
+        answer = answer._replace(confidence=0.0)
+    return answer
 
 
 def planned(reads: ColumnReads, asking: Asking) -> Plan:

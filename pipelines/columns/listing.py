@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy
 
+from enrichment.act_names import base, of_tool, of_type, says_verb
 from enrichment.event_kinds import FAILED, TOOL_USE, EventKind
+from enrichment.stems import stem_in, words_in
 from pipelines.columns.records import ListAsked, Listed
-from pipelines.columns.tables import NOBODY, Array, Bits
+from pipelines.columns.tables import NOBODY, Array, Bits, Rows
 from pipelines.columns.view import View
 
 MAX_LISTED: Final = 100
 """Events of a list; all are counted."""
+_ACTING: Final = r" (?:did|does|do|has|have|had|by|from|of) (?:the |our )?{name} "
+"""How an agent is asked for whose name is a word that may mean something else, too."""
 
 
 def listed(view: View, question: ListAsked) -> Listed:
@@ -41,11 +46,114 @@ def listed(view: View, question: ListAsked) -> Listed:
         chosen &= ~is_agent if question.by_person else is_agent
     if question.windows:
         chosen &= in_windows(view, question.windows)
+    if question.words or question.verbs:
+        chosen &= _accounted(view, question, chosen)
     session = view.tenant.events.names.find(question.session)
     in_session = chosen & (table["session"] == session)
     if question.only_session or (in_session.any() and not (question.windows or question.tools)):
         chosen = in_session
     return _told(view, numpy.flatnonzero(chosen), newest_first=question.newest_first)
+
+
+def _accounted(view: View, question: ListAsked, chosen: Bits) -> Bits:
+    """What is of the agent that the question names, and is the act that its other words name.
+
+    Nothing, where words are left over: something else is asked for.
+    """
+    table, names = view.tenant.events.table, view.tenant.events.names
+    agents = agents_named(view, question.text)
+    of_agents = {
+        stem_in(word) for number in agents for word in words_in((names.text(number) or "").lower())
+    }
+    words = [one for one in question.words if one not in of_agents]
+    of_them = chosen & numpy.isin(table["agent"], agents)
+    if not question.verbs:
+        return of_them if not words else numpy.zeros(table.size, dtype=bool)
+    acts = _acts(view, words, question.verbs, of_them)
+    # what is called as an agent is may be what something was done to
+    return acts if acts.any() else _acts(view, question.words, question.verbs, chosen)
+
+
+def _acts(view: View, words: Sequence[str], verbs: Sequence[str], chosen: Bits) -> Bits:
+    """The calls that succeeded, or the events, that say all of the words, one of them as a verb.
+
+    Those of tools and types whose names say most of them.
+    """
+    table, names = view.tenant.events.table, view.tenant.events.names
+    is_of_tool = table["tool"] != NOBODY
+    fitting: dict[tuple[bool, int], list[int]] = {}
+    for column, mask in (("tool", is_of_tool), ("type", ~is_of_tool)):
+        for number in different(table[column][chosen & mask]):
+            name = names.text(number) or ""
+            meaning = of_tool(name) if column == "tool" else of_type(name)[:2]
+            meant = [one for one in verbs if says_verb(base(one), meaning[0])]
+            left = [one for one in words if one not in meant and one not in meaning[1]]
+            if meant and (
+                rows := _saying_all(view, chosen & mask & (table[column] == number), left)
+            ):
+                fitting.setdefault((column == "tool", -len(left)), []).extend(rows)
+    acts = numpy.zeros(table.size, dtype=bool)
+    if fitting:
+        acts[fitting[max(fitting)]] = True
+    return acts
+
+
+def _saying_all(view: View, chosen: Bits, words: Sequence[str]) -> list[int]:
+    """Of one tool or type what succeeded and says all the words, with its call; calls, if any."""
+    events, table = view.tenant.events, view.tenant.events.table
+    rows = numpy.flatnonzero(chosen)
+    rows = rows[numpy.lexsort((table["occurred_ms"][rows], table["session"][rows]))]
+    is_call = numpy.isin(table["kind"][rows], numbers_of_kinds(view, (EventKind.CALL,)))
+    has_outcomes = bool(is_call.any() and not is_call.all())
+    before = numpy.maximum.accumulate(numpy.where(is_call, numpy.arange(len(rows)), -1))
+    called = (before >= 0) & (table["session"][rows[before]] == table["session"][rows])
+    calls = numpy.where(called, rows[before], rows)
+    saying = events.texts.counts(words, rows) > 0
+    saying |= events.texts.counts(words, calls) > 0
+    saying |= holding(view, words, rows)
+    done = saying.all(axis=1) & ~failures(view)[rows]
+    if has_outcomes:
+        done &= ~is_call
+    told: list[int] = numpy.unique(calls[done]).tolist()
+    return told
+
+
+def agents_named(view: View, text: str) -> list[int]:
+    """Numbers of the agents whom a question names as doing something."""
+    agents = different(view.tenant.events.table["agent"][view.seen])
+    question = apart(text)
+    return [one for one in agents if _is_named(view.tenant.events.names.text(one) or "", question)]
+
+
+def _is_named(agent: str, text: str) -> bool:
+    name = apart(agent.lower()).strip()
+    if " " in name:
+        return f" {name} " in text
+    return bool(name) and re.search(_ACTING.format(name=re.escape(name)), text) is not None
+
+
+def apart(text: str) -> str:
+    """Words apart by one space: `support-agent` is asked for as "the support agent"."""
+    return f" {' '.join(words_in(text))} "
+
+
+def holding(
+    view: View,
+    stems: Sequence[str],
+    rows: Rows,
+    columns: Iterable[str] = ("session", "agent", "user"),
+) -> Bits:
+    """Whether the name of each event's session, agent or user holds each stem."""
+    table, names = view.tenant.events.table, view.tenant.events.names
+    held = numpy.zeros((len(rows), len(stems)), dtype=bool)
+    for column in columns:
+        numbers, places = numpy.unique(table[column][rows], return_inverse=True)
+        texts = (names.text(one) or "" for one in numbers.tolist())
+        parts = [{stem_in(word) for word in words_in(text.lower())} for text in texts]
+        by_name = [[one in of_name for one in stems] for of_name in parts]
+        if by_name:
+            held |= numpy.array(by_name, dtype=bool).reshape(len(parts), len(stems))[places]
+    return held
 
 
 def last_ms(view: View, until_ms: int) -> int | None:

@@ -157,6 +157,10 @@ class ListAsked(NamedTuple):
         by_person: told by people, or by agents; None: by anybody.
         windows: stretches of time, from and up to, in milliseconds; empty: ever.
         newest_first: order of the list; else the oldest.
+        text: the question in lower case, by which agents are named; empty: it does not matter.
+        words: stems that have to be accounted for, by an agent's name or by an act.
+        verbs: stems by which an act may be named: what succeeded, of a tool or of a type that is
+            called so, and that says all of the words, or is of whom they name; empty: no act.
     """
 
     session: str
@@ -169,6 +173,9 @@ class ListAsked(NamedTuple):
     by_person: bool | None = None
     windows: Sequence[tuple[int, int]] = ()
     newest_first: bool = False
+    text: str = ""
+    words: Sequence[str] = ()
+    verbs: Sequence[str] = ()
 
 
 class Listed(NamedTuple):

@@ -16,9 +16,16 @@ from typing import Final
 import numpy
 
 from enrichment.event_kinds import TOOL_USE, EventKind
-from enrichment.stems import stem_in, words_in
 from enrichment.vocabulary import STOP_WORDS
-from pipelines.columns.listing import different, failures, in_windows, numbers_of_kinds, who
+from pipelines.columns.listing import (
+    agents_named,
+    apart,
+    failures,
+    holding,
+    in_windows,
+    numbers_of_kinds,
+    who,
+)
 from pipelines.columns.records import KINDS, MESSAGE, Stories, StoriesAsked, StoryFact
 from pipelines.columns.tables import NOBODY, Array, Bits, Rows, best
 from pipelines.columns.view import View
@@ -33,8 +40,6 @@ MAX_IN_WINDOW: Final = 400
 MAX_OF_SPEAKER: Final = 30
 MAX_FAILED: Final = 200
 _NAME_PART: Final = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")  # noqa: RUF001
-_ACTING: Final = r" (?:did|does|do|has|have|had|by|from|of) (?:the |our )?{name} "
-"""How an agent is asked for whose name is a word that may mean something else, too."""
 
 
 def stories_of(view: View, question: StoriesAsked) -> Stories:
@@ -50,7 +55,7 @@ class _Telling:
         self._sees: Callable[[int], bool] = view.seen.item
         self._story_of: dict[int, int] = {}
         names = self._events.names
-        self._text = _apart(question.text)
+        self._text = apart(question.text)
         self._facts: list[StoryFact] = []
         self._leads_to: dict[int, int] = {}
         self._acting = who(view, "agent", TOOL_USE)
@@ -78,24 +83,12 @@ class _Telling:
             name = (self._events.names.text(number) or "").lower()
             parts = set(_NAME_PART.findall(name))
             shared = 0 if number in acts else len(parts & capitalised)
-            if not shared and _apart(name) in self._text:
+            if not shared and apart(name) in self._text:
                 shared = len(parts)
             if shared:
                 matched[number] = shared
         most = max(matched.values(), default=0)
         return numpy.array([one for one, shared in matched.items() if shared == most], "i4")
-
-    def _acted(self) -> list[int]:
-        """Numbers of the agents whom the question names as doing something."""
-        agents = different(self._events.table["agent"][self._view.seen])
-        return [number for number in agents if self._names_agent(number)]
-
-    def _names_agent(self, number: int) -> bool:
-        name = _apart((self._events.names.text(number) or "").lower()).strip()
-        if " " in name:
-            return f" {name} " in self._text
-        acting = _ACTING.format(name=re.escape(name))
-        return bool(name) and re.search(acting, self._text) is not None
 
     # -- which events ------------------------------------------------------------------------------
 
@@ -233,12 +226,12 @@ class _Telling:
             person=(kind == MESSAGE) & ~numpy.isin(author, self._acting),
             named=spoken,
             theirs=self._theirs(rows, spoken & ~numpy.isin(author, self._acting)),
-            acted=numpy.isin(table["agent"][rows], self._acted()),
+            acted=numpy.isin(table["agent"][rows], agents_named(self._view, self._question.text)),
             in_session=numpy.isin(table["session"][rows], list(self._sessions)),
             words=table["words"][rows],
             asks=table["asks"][rows],
             counts=events.texts.counts(question.stems, rows),
-            labels=self._labels(rows),
+            labels=holding(self._view, question.stems, rows, ("session", "agent")),
             marks=(events.texts.counts(question.marks, rows) > 0).sum(axis=1),
             holds=numpy.stack(holds, axis=1) if holds else numpy.zeros((len(rows), 0), bool),
             cosines=unknown if vector is None else events.vectors.cosines(vector, rows),
@@ -255,19 +248,6 @@ class _Telling:
         users = self._events.table["user"][rows]
         return numpy.isin(users, users[spoken & (users != NOBODY)])
 
-    def _labels(self, rows: Rows) -> Array:
-        """Whether the name of each event's session or agent holds each stem."""
-        stems, table = self._question.stems, self._events.table
-        labels = numpy.zeros((len(rows), len(stems)), dtype=bool)
-        for column in ("session", "agent"):
-            different, places = numpy.unique(table[column][rows], return_inverse=True)
-            names = (self._events.names.text(one) or "" for one in different.tolist())
-            parts = [{stem_in(word) for word in words_in(name.lower())} for name in names]
-            held = [[one in of_name for one in stems] for of_name in parts]
-            if held:
-                labels |= numpy.array(held, dtype=bool).reshape(len(parts), len(stems))[places]
-        return labels
-
     def _coded(self, numbers: Array) -> tuple[list[str], Array]:
         """The names of some numbers, and each number's place among them; -1 of none."""
         different, places = numpy.unique(numbers, return_inverse=True)
@@ -278,11 +258,6 @@ class _Telling:
         codes = {self._events.names.find(kind): code for code, kind in enumerate(KINDS)}
         other = KINDS.index(EventKind.OTHER)
         return numpy.array([codes.get(one, other) for one in numbers.tolist()], dtype=numpy.int8)
-
-
-def _apart(text: str) -> str:
-    """Words apart by one space: `support-agent` is asked for as "the support agent"."""
-    return f" {' '.join(words_in(text))} "
 
 
 MAX_STEPS: Final = 5

@@ -172,6 +172,7 @@ def questions(world: World) -> dict[str, list[Ask]]:
             lambda r: r.listed(ListAsked("s-1")),
             lambda r: r.listed(ListAsked("s-1", failed=True, windows=[(0, 2**50)])),
             lambda r: r.listed(ListAsked("unknown", kinds=(EventKind.CALL,), by_person=False)),
+            lambda r: r.listed(ListAsked("s-1", words=("search",), verbs=("search",))),
         ],
         "last_ms": [lambda r: r.last_ms(2**50), lambda r: r.last_ms(0)],
         "open_things": [

@@ -89,7 +89,7 @@ class Told:
             asks=numpy.array([row["text"].endswith("?") for row in rows]),
             counts=counts,
             labels=numpy.zeros(counts.shape, dtype=bool),
-            marks=numpy.zeros(len(rows), dtype=int),
+            marks=numpy.array([row.get("marks", 0) for row in rows]),
             holds=numpy.array(
                 [[all(one[stem] for stem in stems_of) for stems_of in identifiers] for one in said],
                 dtype=bool,

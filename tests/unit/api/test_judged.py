@@ -7,7 +7,7 @@ from typing import Any
 from api.judged import NONE_KNOWN, answer_head, answer_of
 from api.retrieval.plan import plan_of
 from api.retrieval.story_answer import StoryAnswer
-from api.schemas import Answer, AtlasResponse, Edge, Meta, Node
+from api.schemas import Answer, AtlasResponse, Edge, Meta, Node, NodeProvenance
 from projections.schema import CAUSED_BY, EVENT, FOLLOWS
 from tests.factories import partly
 
@@ -114,3 +114,21 @@ def test_that_nothing_is_open_is_told() -> None:
     head = answer_head(answered.model_copy(update={"answer": known}))
     assert head is not None
     assert head.value == NONE_KNOWN
+
+
+def test_a_value_is_the_field_that_is_asked_for() -> None:
+    called = "ship returned: tracking: JD0146; carrier: DHL"
+    node = partly(
+        Node,
+        node_id="twice",
+        type=EVENT.label,
+        attributes={"summary": called, "tool_name": "ship"},
+        provenance=partly(NodeProvenance, session_id="s"),
+    )
+    shipped = partly(AtlasResponse, nodes=[node], edges=[], meta=partly(Meta, answered=True))
+    for question, value in (
+        ("What is the tracking number of order A-1?", "JD0146"),
+        ("What is order A-1's carrier?", "DHL"),
+        ("What is the weight of order A-1?", called),
+    ):
+        assert answer_of(story(question), shipped, None).value == value

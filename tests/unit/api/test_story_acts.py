@@ -114,3 +114,60 @@ def test_a_type_that_says_that_it_went_wrong_is_told_where_nothing_else_is() -> 
 def test_a_reader_is_meant_where_looking_is_asked_for() -> None:
     given = told("When was the route checked for 5521?", lambda s: delivered(s, 0, "5521"))
     assert given.order[0] == "8"
+
+
+def of_shop(stories: Told) -> None:
+    """A machine is calibrated, a part is refused, and a tool is changed."""
+    (
+        stories.add(0, "message", "please calibrate the lathe", author="eva", agent="eva")
+        .add(0, "other", "machine lathe", type="calibration.started")
+        .add(0, "call", "lathe axis", tool="set_offset", agent="bot")
+        .add(0, "result", "written", tool="set_offset", agent="bot")
+        .add(0, "other", "machine lathe", type="calibration.finished")
+        .add(0, "message", "the lathe is ready", author="bot")
+        .add(0, "call", "part VB-1 bore too wide", tool="reject_part", agent="bot")
+        .add(0, "result", "rejected", tool="reject_part", agent="bot")
+        .add(0, "call", "lathe insert", tool="change_insert", agent="bot")
+        .add(0, "result", "changed", tool="change_insert", agent="bot")
+    )
+
+
+@pytest.mark.parametrize(
+    ("question", "first"),
+    [
+        ("What happened after the calibration of the lathe?", ["5", "6"]),
+        ("What happened before the calibration of the lathe?", ["3", "2"]),
+        ("What was done after VB-1 was rejected?", ["8", "7", "9"]),
+        ("What happened right before the agent changed the insert?", ["7", "6"]),
+        ("Why was VB-1 rejected?", ["6", "0"]),
+        ("Why did the agent change the insert?", ["8", "0"]),
+        ("Is the lathe insert changed?", ["9", "8"]),
+    ],
+)
+def test_what_stands_around_an_act_that_did_not_fail_is_read_off(
+    question: str, first: list[str]
+) -> None:
+    given = told(question, of_shop)
+    assert given.order[: len(first)] == first
+    assert given.decides
+    assert given.confidence > 0.9
+
+
+def test_behind_the_end_of_a_story_what_names_the_same_comes_next() -> None:
+    def fill(stories: Told) -> None:
+        stories.add(0, "other", "order 4711 doubled", type="order.charged", minute=5)
+        stories.add(1, "call", "parcel 9", tool="find_parcel", minute=6)
+        stories.add(2, "message", "order 4711 was charged", author="eva", minute=9)
+
+    assert told("What happened after order 4711 was charged?", fill).order[0] == "2"
+
+
+def test_an_object_that_was_named_before_is_of_the_only_act() -> None:
+    def fill(stories: Told) -> None:
+        stories.add(0, "call", "order 4711", tool="list_charges", agent="desk")
+        stories.add(0, "result", "ch-9", tool="list_charges", agent="desk")
+        stories.add(0, "call", "ch-9", tool="refund_charge", agent="desk")
+        stories.add(0, "result", "done", tool="refund_charge", agent="desk")
+
+    assert told("Who refunded order 4711?", fill).value == "desk"
+    assert told("Who refunded order 4712?", fill).confidence < 0.5

@@ -138,3 +138,25 @@ def test_what_is_said_next_to_the_word_may_be_the_value_alone() -> None:
         stories.add(0, "message", "take grey", author="eve")
 
     assert told("What is the colour of hall 7?", fill).confidence > 0.0
+
+
+def test_a_record_that_is_asked_for_as_a_whole_is_what_tools_returned() -> None:
+    def fill(stories: Told) -> None:
+        stories.add(0, "message", "the details of order A-17 please", author="ann")
+        stories.add(0, "call", "order A-17", tool="get_order")
+        stories.add(0, "result", "order A-17 lamp oslo", tool="get_order")
+        stories.add(0, "message", "order A-17 goes to oslo", author="bot")
+        stories.add(1, "call", "order A-17", tool="update_order")
+        stories.add(1, "result", "order A-17 lamp bergen", tool="update_order")
+
+    assert told("What are the details of order A-17?", fill).order[:2] == ["5", "2"]
+
+
+def test_a_promise_is_made_to_whom_the_question_names() -> None:
+    def fill(stories: Told) -> None:
+        stories.add(0, "message", "when does it come?", author="ann", named=True)
+        stories.add(0, "message", "we look at it", author="bot")
+        stories.add(1, "message", "and mine?", author="ben")
+        stories.add(1, "message", "you will have it on Friday", author="bot", marks=2)
+
+    assert told("What did we promise Ann?", fill).confidence == 0.0

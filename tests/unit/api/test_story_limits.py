@@ -116,6 +116,22 @@ class TestFacts:
         assert self.asked("What is the phone of Ana?", *given) == ["555"]
         assert self.asked("What is the phone of Ana?", self.old, self.new) == []
 
+    def test_where_something_is_and_who_is_assigned(self) -> None:
+        bay = StoryFact("6", "PAL-7", "located_in", "Bay 4", 0, None)
+        bed = StoryFact("7", "P-204", "has_bed", "B-12", 0, None)
+        runs = StoryFact("8", "Mill-2", "has_operator", "Lena", 0, None)
+        given = (bay, bed, runs)
+        assert self.asked("In which bay is PAL-7?", *given) == ["Bay 4"]
+        assert self.asked("Where is PAL-7 now?", *given) == ["Bay 4"]
+        assert self.asked("Where was PAL-7 on Monday?", *given) == ["Bay 4"]
+        assert self.asked("In which bed is P-204?", *given) == ["B-12"]
+        assert self.asked("Which bed is P-204 in?", *given) == ["B-12"]
+        assert self.asked("Who operates Mill-2?", *given) == ["Lena"]
+        assert self.asked("Where is P-205?", *given) == []
+        cart = bay._replace(source="CART-5")
+        assert self.asked("Where is the cart?", cart, bed) == ["Bay 4"]
+        assert self.asked("Where is the cart?", cart, cart._replace(source="CART-6")) == []
+
     def test_of_a_moment_what_held_then(self) -> None:
         key = self.old._replace(source="limit", relation="has_value")
         later = self.new._replace(source="limit", relation="has_value")

@@ -79,6 +79,36 @@ SUBJECTS = {
         {"service": "billing", "replicas": 3},
         [("billing", "has_replicas", "3")],
     ),
+    "what a key names by an identifier": (
+        "create_work_order",
+        {"work_order": "WO-8", "customer": "acme", "quantity": 40},
+        [("WO-8", "has_customer", "acme"), ("WO-8", "has_quantity", "40")],
+    ),
+    "what is assigned is no subject either": (
+        "assign_bed",
+        {"patient": "P-204", "bed": "B-12"},
+        [("P-204", "has_bed", "B-12")],
+    ),
+    "what is set to a measure": (
+        "set_offset",
+        {"machine": "Lathe-1", "axis": "X", "offset_mm": 0.12},
+        [("Lathe-1", "has_axis", "X"), ("Lathe-1", "has_offset_mm", "0.12")],
+    ),
+    "where something is moved to": (
+        "move_pallet",
+        {"pallet": "PAL-7", "from": "Rack A3", "to": "Bay 4"},
+        [("PAL-7", "located_in", "Bay 4")],
+    ),
+    "what it is transferred to": (
+        "transfer_patient",
+        {"patient": "P-204", "from_ward": "W1", "to_ward": "W3"},
+        [("P-204", "has_ward", "W3")],
+    ),
+    "a new value": (
+        "update_user",
+        {"user_id": "u-1", "new_seats": 4},
+        [("u-1", "has_seats", "4")],
+    ),
     "a field and its value": (
         "update_user",
         {"user_id": "u-1", "field": "timezone", "value": "Europe/Oslo"},
@@ -106,6 +136,7 @@ NOTHING = {
     "a trial": ("set_plan", {"customer_id": "c-1", "plan": "Plus", "dry_run": True}),
     "a file of nobody's": ("edit_file", {"path": "src/app.py", "replace": "x"}),
     "something new without an id": ("create_ticket", {"title": "Broken", "priority": "high"}),
+    "of several that could be meant": ("assign_seat", {"row": "R4", "bus": "B7", "seat": "S1"}),
     "options of the call": ("set_plan", {"customer_id": "c-1", "force": True, "reason": "asked"}),
     "what lets one in": ("set_password", {"user_id": "u-1", "password": "hunter2"}),
     "sums of what was bought": ("update_account", {"user_id": "u-1", "amount": 30}),

@@ -95,3 +95,37 @@ def test_a_session_is_of_whom_the_ledger_had_an_event_first() -> None:
     put(tenant, "e1", {"user_id": None, "global_position": "5-3"})
     assert view.session_user("s") == "ben"
     assert View(made({}), Scope(TENANT, None, 10**13)).session_user("s") is None
+
+
+SHOP: list[dict[str, Any]] = [
+    {"kind": CALL, "tool_name": "move_pallet", "text": "pallet 7 bay 4", "agent_id": "floor-agent"},
+    {"kind": RESULT, "tool_name": "move_pallet", "text": "done", "agent_id": "floor-agent"},
+    {"kind": CALL, "tool_name": "move_pallet", "text": "pallet 9 rack", "agent_id": "floor-agent"},
+    {"kind": FAILURE, "tool_name": "move_pallet", "text": "full", "agent_id": "floor-agent"},
+    {"kind": CALL, "tool_name": "move_pallet", "text": "pallet 9 bay 1", "agent_id": "night-agent"},
+    {"kind": RESULT, "tool_name": "move_pallet", "text": "done", "agent_id": "night-agent"},
+    {"kind": EventKind.OTHER, "event_type": "pallet.moved", "text": "pallet 7"},
+    {"kind": EventKind.OTHER, "event_type": "lathe.calibration.finished", "text": "lathe"},
+    {"kind": CALL, "tool_name": "getPallet", "text": "pallet 7", "agent_id": "floor-agent"},
+]
+
+
+@pytest.mark.parametrize(
+    ("fields", "ids"),
+    [
+        ({"words": ["pallet", "mov"], "verbs": ["mov"]}, "04"),
+        ({"words": ["pallet", "mov", "7"], "verbs": ["mov", "7"]}, "0"),
+        ({"words": ["pallet", "mov"], "verbs": ["mov"], "text": " did the night agent "}, "4"),
+        ({"words": ["night", "mov"], "verbs": ["mov"], "text": " did the night agent "}, "4"),
+        ({"words": ["mov"], "verbs": ["mov"], "kinds": [CALL]}, "024"),
+        ({"words": ["pallet", "burn"], "verbs": ["burn"]}, ""),
+        ({"words": ["crate", "mov"], "verbs": ["mov"]}, ""),
+        ({"words": ["lath", "calibrat"], "verbs": ["calibrat"]}, "7"),
+        ({"words": ["floor"], "text": " by the floor agent ", "kinds": [CALL]}, "028"),
+        ({"words": ["rain"], "text": " by the floor agent ", "kinds": [CALL]}, ""),
+        ({"words": ["rain"]}, ""),
+    ],
+)
+def test_every_word_of_what_is_counted_is_accounted_for(fields: dict[str, Any], ids: str) -> None:
+    view = View(made(*SHOP), Scope(TENANT, None, 10**13))
+    assert listed(view, ListAsked("u")._replace(**fields)).ids == [f"e{one}" for one in ids]

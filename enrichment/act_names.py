@@ -1,0 +1,94 @@
+"""What the names of tools and of types of events say was done: verbs, and what else. Pure.
+
+`charge_card` charges, `order.charged` says that an order was; `approval.given` says that somebody
+approved. People ask by other words: by a noun, in the past, by another verb for the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Set as AbstractSet
+from typing import Final
+
+from enrichment.stems import same_root, stem, stem_in, words_in
+from enrichment.vocabulary import READ_VERBS, word_set
+
+_SEGMENT: Final = re.compile(r"[./:]+")
+_DONE: Final = word_set("given granted made done completed received confirmed finished succeeded")
+"""What becomes of a noun that is a verb itself: `approval.given` says that somebody approved."""
+_ASKED_FOR: Final = word_set("requested asked needed required pending proposed suggested")
+"""What is not done yet where it stands behind such a noun."""
+_SAME: Final = {
+    stem(verb): same[0]
+    for same in (
+        *(["change", "update", "modify", "edit", "adjust", "alter", "amend", "correct"],),
+        *(["create", "open", "file"], ["book", "reserve"], ["cancel", "abort", "revoke"]),
+        *(["send", "mail", "email"], ["delete", "remove"], ["move", "relocate", "transfer"]),
+    )
+    for verb in same
+}
+"""Verbs that tools are named by and people do not ask by, and the other way round."""
+_PAST: Final = {
+    stem(past): stem(verb)
+    for past, verb in (
+        *(("sent", "send"), ("paid", "pay"), ("built", "build"), ("bought", "buy")),
+        *(("sold", "sell"), ("written", "write"), ("wrote", "write"), ("lent", "lend")),
+        *(("lost", "lose"), ("chosen", "choose"), ("chose", "choose"), ("drawn", "draw")),
+        *(("broken", "break"), ("driven", "drive"), ("held", "hold"), ("met", "meet")),
+        *(("left", "leave"), ("begun", "begin"), ("began", "begin"), ("spent", "spend")),
+        *(("withdrawn", "withdraw"), ("rebuilt", "rebuild"), ("resent", "resend")),
+        *(("frozen", "freeze"), ("stolen", "steal"), ("fed", "feed"), ("taught", "teach")),
+    )
+}
+"""Stems of verbs whose past has another one."""
+
+
+def of_tool(name: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Stems of the verb of a tool, and of all its words."""
+    return frozenset((stem_in(first_word(name)),)), frozenset(
+        map(stem_in, words_in(_apart(name).lower()))
+    )
+
+
+def of_type(name: str) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
+    """Stems of the words of a type that say what happened, of the others, and what is asked for."""
+    words = words_in(_apart(name).lower())
+    verbs = {base(stem_in(word)) for word in words[1:] or words}
+    others = frozenset(map(stem_in, words[:-1]))
+    nouns = frozenset(f"{stem_in(word)}-" for word in words[:-1])
+    if words and words[-1] in _DONE:
+        verbs |= nouns
+    asked_for = nouns if words and words[-1] in _ASKED_FOR else frozenset()
+    return frozenset(verbs), others, asked_for
+
+
+def _apart(name: str) -> str:
+    """A name in camel case with its words apart."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name)
+
+
+def base(word: str) -> str:
+    """The stem of a verb, of a form of it whose stem is another one."""
+    return _PAST.get(word, word)
+
+
+def says_verb(word: str, verbs: AbstractSet[str]) -> bool:
+    """Whether the stem of a word of a question means one of the verbs of a name."""
+    if word in verbs or _same(word) in map(_same, verbs):
+        return True
+    return any(same_root(word, verb[:-1]) for verb in verbs if verb.endswith("-"))
+
+
+def _same(verb: str) -> str:
+    return _SAME.get(verb, verb)
+
+
+def first_word(tool: str) -> str:
+    """The word of a tool's name that says what it does; empty: it has none."""
+    words = words_in(_SEGMENT.split(_apart(tool))[-1].lower())
+    return words[0] if words else ""
+
+
+def is_reader(tool: str) -> bool:
+    """Whether a tool only looks, by its name."""
+    return first_word(tool) in READ_VERBS
