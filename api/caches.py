@@ -79,7 +79,7 @@ class _Answer:
 class ResultCache:
     """Answers that are given again for a minute, unless a session that they show has gone on.
 
-    An entry knows until where each partition was projected when it was made; what its sessions'
+    An entry knows until where each partition was in the graph when it was made; what its sessions'
     partitions hold behind that is looked at before it is given again. Events of `memory.*` change
     no answer. Safe for use by several threads.
 

@@ -20,7 +20,7 @@ from pipelines.ledger.ledger import Ledger, Tail
 from pipelines.ledger.registry import CONSOLIDATE_REPORT, verified_stage
 from pipelines.observe import logs, metrics
 from pipelines.work.settings import Settings
-from pipelines.work.stages import PROJECTION, STAGES
+from pipelines.work.stages import ENRICHMENT, PROJECTION, STAGES
 from projections.errors import (
     GraphError,
     LedgerError,
@@ -157,12 +157,19 @@ class Watch:
         """Why no question can be answered from the columns; None: it can."""
         return TOO_OLD if _is_old(self.sample.graph_at_s) else self.sample.columns_error
 
-    def projected(self) -> dict[int, Position] | None:
-        """Until where each partition was projected a moment ago; None: not known."""
+    def answered_from(self) -> dict[int, Position] | None:
+        """Until where each partition was in the graph a moment ago; None: not known.
+
+        Projected, and enriched if that stage has begun: what it finds in an event changes answers.
+        """
         if self._checkpoints_of is None or self._checkpoints_of != self._target_name():
             return None
-        held = self._checkpoints.get(PROJECTION.name, {})
-        return {partition: checkpoint.position for partition, checkpoint in held.items()}
+        held: dict[int, Position] = {}
+        for stage in (PROJECTION, ENRICHMENT):
+            for partition, checkpoint in self._checkpoints.get(stage.name, {}).items():
+                before = held.get(partition, checkpoint.position)
+                held[partition] = min(before, checkpoint.position)
+        return held
 
     def start(self) -> None:
         """Look once, then go on in the background.

@@ -23,6 +23,7 @@ from pipelines.operations.formats.table import FORMS, Format, Items, row_items, 
 from pipelines.operations.imports import ImportReport, import_events
 from pipelines.operations.sources import Source, peekable
 from pipelines.work.services import Services
+from pipelines.work.stages import ENRICHMENT, PROJECTION, Stage
 from projections.events import DEFAULT_TENANT
 from projections.identity import Position
 
@@ -83,7 +84,11 @@ def import_(
     ] = False,
     batch: Annotated[int, typer.Option(min=1, max=10_000, help="events in one append")] = 500,
     wait: Annotated[
-        bool, typer.Option("--wait", help="return once the projection has folded the events")
+        bool,
+        typer.Option(
+            "--wait",
+            help="return once the events can be asked for: projected, and enriched if that stage has begun",
+        ),
     ] = False,
     wait_timeout_s: Annotated[
         float,
@@ -119,12 +124,11 @@ def import_(
             on_problem=lambda problem: invocation.note(f"refused {problem}"),
             on_batch=on_batch,
         )
-        passed = not wait or wait_until_passed(
-            invocation.services, report.last, progress, wait_timeout_s
-        )
+        behind = wait and _behind(invocation.services, report.last, progress, wait_timeout_s)
     document = {"format": form, **report.as_dict()}
     if wait:
-        document["projected"] = passed
+        document["projected"] = behind is not PROJECTION
+        document["behind"] = behind.name if behind else None
     invocation.answer(document, lambda out: show(out, report, form))
     if (
         form is Format.EVENTS
@@ -132,16 +136,16 @@ def import_(
         and any(row.field == "event_type" for row in report.problems)
     ):
         invocation.note("of an export: --decisions takes what the other ledger decided itself")
-    if not passed:
+    if behind:
         invocation.note(
-            f"not projected: no progress for {wait_timeout_s:g} s; is a worker running "
-            "(recollect worker projection)?"
+            f"not folded by the {behind.name}: no progress for {wait_timeout_s:g} s; is a worker "
+            f"running (recollect worker {behind.name})?"
         )
     if report.refused:
         return FAILED if report.halted else REFUSED
     if strict and report.unmapped:
         return REFUSED
-    return OK if passed else FAILED
+    return FAILED if behind else OK
 
 
 def _zone(name: str) -> tzinfo:
@@ -196,6 +200,23 @@ def show(out: Console, report: ImportReport, form: Format) -> None:
         out.print(f"  [yellow]{row.count:,} x {field}: {row.reason}[/yellow] [dim]({place})[/dim]")
     if report.unmapped_left_out:
         out.print(f"  [yellow]{report.unmapped_left_out:,} x other parts[/yellow]")
+
+
+def _behind(
+    services: Services, last: Mapping[int, Position], progress: Progress, patience_s: float
+) -> Stage | None:
+    """Wait until what was appended can be asked for; the stage that does not get there.
+
+    A stage that has never begun in the active target is not waited for, but for the projection.
+    """
+    graph = services.graph(services.active())
+    for stage in (PROJECTION, ENRICHMENT):
+        if stage is not PROJECTION and not graph.checkpoints(stage.name):
+            continue
+        options = {"stage": stage.name, "doing": stage.name}
+        if not wait_until_passed(services, last, progress, patience_s, **options):
+            return stage
+    return None
 
 
 def wait_until_passed(

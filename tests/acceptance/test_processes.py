@@ -97,7 +97,7 @@ def test_a_worker_folds_what_was_imported_and_ends_with_0_on_sigterm(
     data: Path, worker: subprocess.Popen[bytes]
 ) -> None:
     again = recollect("import", str(scenario_path()), "--wait", data=data)
-    assert (again["new"], again["projected"]) == (0, True)
+    assert (again["new"], again["projected"], again["behind"]) == (0, True, None)
     status = recollect("status", data=data)
     assert status["stages"]["projection"]["lag_entries"] == 0
     assert status["graph"]["nodes"]["Event"] == EVENTS
@@ -114,7 +114,7 @@ def test_waiting_without_a_worker_gives_up_with_1(data: Path) -> None:
     source.write_text(json.dumps(line), encoding="utf-8")
     waited = recollect("import", str(source), "--wait", "--wait-timeout", "1", data=data, code=1)
     assert "error" not in waited, waited
-    assert (waited["new"], waited["projected"]) == (1, False)
+    assert (waited["new"], waited["projected"], waited["behind"]) == (1, False, "projection")
 
 
 def test_every_other_target_has_a_worker_that_dies_with_its_parent(

@@ -56,7 +56,7 @@ def projected_until(api: Api, graph: Graph, position: str) -> None:
         graph.checkpoint(partition, position, 1)
     watch = api.app.state.services.watch
     wait_until(
-        lambda: {str(one) for one in (watch.projected() or {}).values()} == {position},
+        lambda: {str(one) for one in (watch.answered_from() or {}).values()} == {position},
         "that the API sees the checkpoints",
     )
 
@@ -96,6 +96,27 @@ def test_an_answer_is_given_again_until_a_session_that_it_shows_goes_on(
     assert not cached()
     send(client, session_id="s")
     assert not cached()
+
+
+def test_an_answer_of_before_the_enrichment_is_not_given_again(
+    api: Api, client: httpx.Client, memory: Memory
+) -> None:
+    (shown,) = ids(1)
+    memory.say({shown: "payment failed"}, session_id="shown")
+    for partition in range(8):  # it has begun, and is behind
+        memory.checkpoint(partition, "1-0", 0, stage="enrichment")
+    position = send(client, session_id="shown")["position"]
+    for partition in range(8):
+        memory.checkpoint(partition, position, 1)
+    watch = api.app.state.services.watch
+    wait_until(lambda: watch.answered_from(), "that the API sees the checkpoints")
+    assert not atlas(ask(client, "payment")).meta.cached
+    assert not atlas(ask(client, "payment")).meta.cached
+    for partition in range(8):
+        memory.checkpoint(partition, position, 1, stage="enrichment")
+    projected_until(api, memory, position)
+    assert not atlas(ask(client, "payment")).meta.cached
+    assert atlas(ask(client, "payment")).meta.cached
 
 
 def test_what_may_be_incomplete_is_not_given_again(
