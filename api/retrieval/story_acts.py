@@ -99,8 +99,11 @@ def acts_asked(stories: Stories, roles: Roles, terms: StoryTerms, plan: Plan) ->
     rarity = numpy.log1p(stories.total / numpy.maximum(stories.holding, 1))
     fitting: list[tuple[_Act, float]] = []
     unknown = False
+    meant: dict[frozenset[str], set[int]] = {}  # hundreds of events are of a few tools and types
     for act in _acts(stories, roles):
-        verbs = {place for place, one in enumerate(stems) if _is_verb(one, act)}
+        if (verbs := meant.get(act.verbs)) is None:
+            verbs = {place for place, one in enumerate(stems) if _is_verb(one, act.verbs)}
+            meant[act.verbs] = verbs
         unknown = unknown or bool(verbs and _is_unknown(stories, terms, verbs))
         if (
             verbs
@@ -179,13 +182,13 @@ def _apart(name: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name)
 
 
-def _is_verb(word: str, act: _Act) -> bool:
-    if word in act.verbs:
+def _is_verb(word: str, verbs: frozenset[str]) -> bool:
+    if word in verbs:
         return True
     least, more = _NOMINAL
     return len(word) >= least and any(
         verb.endswith("-") and verb.startswith(word) and len(verb) - 1 - len(word) <= more
-        for verb in act.verbs
+        for verb in verbs
     )
 
 

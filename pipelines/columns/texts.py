@@ -213,6 +213,9 @@ class Vectors:
 
     def _levels(self, rows: Rows) -> tuple[Array, Array]:
         """Vectors of rows as they are kept, and their norms; zeros of a row without."""
+        if len(rows) and rows.min() >= 0 and rows.max() < self._table.size:  # as nearly always
+            levels: Array = self._table["levels"][rows]
+            return levels.astype(numpy.float32), self._table["norm"][rows]
         table = numpy.zeros((len(rows), self.dimensions), dtype=numpy.float32)
         norms = numpy.zeros(len(rows), dtype=numpy.float32)
         inside = (rows >= 0) & (rows < self._table.size)
