@@ -9,7 +9,8 @@ a call that failed did nothing either, and what was only tried is not known to b
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
+from functools import cache
 from typing import Final, NamedTuple
 
 import numpy
@@ -99,16 +100,15 @@ def acts_asked(stories: Stories, roles: Roles, terms: StoryTerms, plan: Plan) ->
     rarity = numpy.log1p(stories.total / numpy.maximum(stories.holding, 1))
     fitting: list[tuple[_Act, float]] = []
     unknown = False
-    meant: dict[frozenset[str], set[int]] = {}  # hundreds of events are of a few tools and types
-    for act in _acts(stories, roles):
-        if (verbs := meant.get(act.verbs)) is None:
-            verbs = {place for place, one in enumerate(stems) if _is_verb(one, act.verbs)}
-            meant[act.verbs] = verbs
-        unknown = unknown or bool(verbs and _is_unknown(stories, terms, verbs))
-        if (
-            verbs
-            and (share := _covered(stories, terms, act, verbs=verbs, rarity=rarity)) >= _COVERED
-        ):
+
+    @cache  # hundreds of events are of a few tools and types
+    def meant(verbs: frozenset[str]) -> frozenset[int]:
+        return frozenset(place for place, one in enumerate(stems) if _is_verb(one, verbs))
+
+    for act in _acts(stories, roles, meant):
+        verbs = meant(act.verbs)
+        unknown = unknown or _is_unknown(stories, terms, verbs)
+        if (share := _covered(stories, terms, act, verbs=verbs, rarity=rarity)) >= _COVERED:
             fitting.append((act, share))
     done = [(act, share) for act, share in fitting if not act.tried]
     most = max((share for _, share in done), default=0.0)
@@ -127,19 +127,30 @@ def acts_asked(stories: Stories, roles: Roles, terms: StoryTerms, plan: Plan) ->
     )
 
 
-def _acts(stories: Stories, roles: Roles) -> Iterator[_Act]:
-    calls = calls_of(stories, roles)
+def _acts(
+    stories: Stories, roles: Roles, meant: Callable[[frozenset[str]], Collection[int]]
+) -> Iterator[_Act]:
+    """The acts whose verbs are meant."""
     tools = [_of_tool(name) for name in stories.tools]
     types = [_of_type(name) for name in stories.types]
-    for place in range(len(stories.ids)):
+    by_tool = numpy.array([*(bool(meant(verbs)) for verbs, _ in tools), False])
+    of_type = (bool(meant(verbs) or meant(asked_for)) for verbs, _, asked_for in types)
+    by_type = numpy.array([*of_type, False])  # the last one is that of none
+    has_tool = stories.tool >= 0
+    fits = has_tool & by_tool[stories.tool] & (roles.worked | stories.failed)
+    fits |= ~has_tool & by_type[stories.type] & (roles.other | stories.failed)
+    places = numpy.flatnonzero(fits).tolist()
+    calls = calls_of(stories, roles) if places else []
+    for place in places:
         tool, failed = int(stories.tool[place]), bool(stories.failed[place])
-        if tool >= 0 and (roles.worked[place] or failed):
+        if tool >= 0:
             yield _Act(place, calls[place], *tools[tool], failed=failed, tried=failed)
-        elif tool < 0 and (roles.other[place] or failed) and stories.type[place] >= 0:
-            verbs, others, asked_for = types[int(stories.type[place])]
+            continue
+        verbs, others, asked_for = types[int(stories.type[place])]
+        if meant(verbs):
             yield _Act(place, -1, verbs, others, failed=failed, tried=False)
-            if asked_for:
-                yield _Act(place, -1, asked_for, others, failed=failed, tried=True)
+        if meant(asked_for):
+            yield _Act(place, -1, asked_for, others, failed=failed, tried=True)
 
 
 def calls_of(stories: Stories, roles: Roles) -> list[int]:
@@ -193,7 +204,7 @@ def _is_verb(word: str, verbs: frozenset[str]) -> bool:
 
 
 def _covered(
-    stories: Stories, terms: StoryTerms, act: _Act, *, verbs: set[int], rarity: Array
+    stories: Stories, terms: StoryTerms, act: _Act, *, verbs: frozenset[int], rarity: Array
 ) -> float:
     """Share of the object that an act holds; 0: it lacks an identifier."""
     places = [act.place] if act.call < 0 else [act.place, act.call]
@@ -215,7 +226,7 @@ def _covered(
     return covered / whole if whole else 1.0
 
 
-def _is_unknown(stories: Stories, terms: StoryTerms, verbs: set[int]) -> bool:
+def _is_unknown(stories: Stories, terms: StoryTerms, verbs: frozenset[int]) -> bool:
     """Whether there is an object, and nobody ever said a word of it."""
     objects = [
         place
