@@ -106,11 +106,11 @@ class Texts:
         """How many of the rows that are seen hold each stem."""
         counts = numpy.zeros(len(stems), dtype=numpy.int64)
         owners = self._texts["row"]
-        said = (owners != NOBODY) & seen[owners]
+        saying = (owners != NOBODY) & seen[owners]
         for column, stem in enumerate(stems):
             postings = self._postings.get(stem)
             if postings is not None:
-                counts[column] = numpy.count_nonzero(said[postings["text"]])
+                counts[column] = numpy.count_nonzero(saying[postings["text"]])
         return counts
 
     def distinct(self, rows: Rows) -> Array:
