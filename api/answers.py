@@ -130,9 +130,17 @@ def importance_shown(node: GraphNode) -> int:
 def used_at_ms(node: GraphNode) -> int:
     """When it was there or was read last; of a derived node, the newest that it is made from."""
     properties = node.properties
-    single = ("occurred_at", "last_seen", "updated_at", "last_accessed_at")
-    times = [*map(properties.get, single), *(properties.get("time_range") or ())]
-    return max((at for at in times if at is not None), default=properties.get("created_at") or 0)
+    newest: int | None = None
+    for name in _USED:
+        at_ms = properties.get(name)
+        if at_ms is not None and (newest is None or at_ms > newest):
+            newest = at_ms
+    for at_ms in properties.get("time_range") or ():
+        newest = at_ms if newest is None else max(newest, at_ms)
+    return newest if newest is not None else properties.get("created_at") or 0
+
+
+_USED: Final = ("occurred_at", "last_seen", "updated_at", "last_accessed_at")
 
 
 def _of_event(

@@ -225,15 +225,17 @@ def decode_json(body: bytes) -> Any:
         ) from None
 
 
-def body_of(model: type[M]) -> Callable[[JsonBytes], M]:
+def body_of(model: type[M]) -> Callable[[JsonBytes], Awaitable[M]]:
     """A dependency: the body as the model, judged with the errors of the other routes.
+
+    A coroutine, for a plain function would be called on a thread of its own for each request.
 
     Raises, when it is called:
         ApiProblem: it is no JSON.
         RequestValidationError: it breaks a rule of the model; every one is named.
     """
 
-    def parse(body: JsonBytes) -> M:
+    async def parse(body: JsonBytes) -> M:
         value = decode_json(body)
         try:
             # JSON has types: "100" is no number, and what is taken for one hides a mistake.

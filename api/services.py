@@ -300,6 +300,20 @@ class ReadContext(Generic[Q]):
         """The same read by another clock."""
         return replace(self, scope=self.scope._replace(now_ms=now_ms))
 
+    def in_session(self, session_id: str) -> ReadContext[Q]:
+        """The same read, in the view of a session's user where it names no other; asks for them.
+
+        Raises:
+            QueryTimeout: there was no answer in time.
+            GraphUnavailable: nobody holds the columns.
+        """
+        if self.scope.viewer is not None:
+            return self
+        with self.services.connections.graph.opened() as graph:
+            reads = graph.columns.reads(self.scope, self.deadline.remaining_ms(), fresh=True)
+            user_id = reads.session_user(session_id)
+        return replace(self, scope=self.scope._replace(user_id=user_id), is_fresh=True)
+
     def withheld(self, count: Callable[[], int]) -> int | None:
         """How much was kept from the caller; None: who may not know.
 
@@ -526,14 +540,9 @@ async def begin_read(
     )
     if session_id is None or scope.viewer is not None:
         return context
-
-    def session_user() -> str | None:
-        with services.connections.graph.opened() as graph:
-            reads = graph.columns.reads(scope, deadline.remaining_ms(), fresh=True)
-            return reads.session_user(session_id)
-
-    user_id = await services.read(session_user, timeout_ms=deadline.remaining_ms())
-    return replace(context, scope=scope._replace(user_id=user_id), is_fresh=True)
+    return await services.read(
+        lambda: context.in_session(session_id), timeout_ms=deadline.remaining_ms()
+    )
 
 
 async def wait_until_projected(services: Services, position: Position, deadline: Deadline) -> None:

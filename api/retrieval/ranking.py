@@ -134,9 +134,12 @@ class Pool:
 
     def ranked(self, ids: Sequence[str], *, ranks: Array, relevance: Array) -> list[Ranked]:
         """Nodes with what found each, and how far from the seeds."""
-        depths = [self.depths.get(node_id) for node_id in ids]
+        depths = list(map(self.depths.get, ids))
+        text, near = self.text, self.near
         channels = [
-            _channels(node_id in self.text, node_id in self.near, depth, is_event(node_id))
+            _channels(
+                node_id in text, node_id in near, depth and 1, depth == 0 and is_event(node_id)
+            )
             for node_id, depth in zip(ids, depths, strict=True)
         ]
         columns = (ids, ranks.tolist(), relevance.tolist(), depths, channels)
@@ -148,15 +151,15 @@ class Pool:
 
 
 @cache
-def _channels(in_text: bool, near: bool, depth: int | None, of_event: bool) -> tuple[Channel, ...]:
-    """The channels that found a node."""
+def _channels(in_text: bool, near: bool, depth: int | None, is_own: bool) -> tuple[Channel, ...]:
+    """The channels that found a node; depth 1 is any, `is_own` that of an event among the seeds."""
     channels: list[Channel] = []
     if in_text:
         channels.append("text")
     if near:
         channels.append("vector")
     if depth == 0 and not channels:
-        channels.append("context" if of_event else "entity")
+        channels.append("context" if is_own else "entity")
     if depth is not None and depth > 0:
         channels.append("graph")
     return tuple(channels)
@@ -251,10 +254,16 @@ def _ordered(
     nodes = [*ids, *derived]
     scores = numpy.concatenate([relevance, worth])
     ranks = numpy.concatenate([ranks, worth * weights.relevance / weights.total])
-    order = [
-        place
-        for _, _, place in sorted(zip((-ranks).tolist(), nodes, range(len(nodes)), strict=True))
-    ][:MAX_RANKING]
+    # A key of a float and a text: whoever is far behind needs no order.
+    least = (
+        numpy.partition(ranks, -MAX_RANKING)[-MAX_RANKING]
+        if len(nodes) > MAX_RANKING
+        else -numpy.inf
+    )
+    places = numpy.flatnonzero(ranks >= least)
+    keys = zip((-ranks[places]).tolist(), places.tolist(), strict=True)
+    order = [place for *_, place in sorted((minus, nodes[one], one) for minus, one in keys)]
+    order = order[:MAX_RANKING]
     best = [nodes[place] for place in order]
     return pool.ranked(best, ranks=ranks[order], relevance=scores[order])
 

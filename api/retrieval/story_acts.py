@@ -9,7 +9,8 @@ a call that failed did nothing either, and what was only tried is not known to b
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Final, NamedTuple
 
 import numpy
@@ -71,7 +72,6 @@ class _Act(NamedTuple):
     others: frozenset[str]
     failed: bool
     tried: bool
-    is_of_type: bool = False
 
 
 _WHETHER: Final = (" is ", " was ", " are ", " were ", " has ", " have ", " did ", " does ")
@@ -103,14 +103,16 @@ def acts_asked(stories: Stories, roles: Roles, terms: StoryTerms, plan: Plan) ->
     fitting: list[tuple[_Act, float]] = []
     by_story: list[tuple[_Act, float]] = []
     unknown = False
-    for act in _acts(stories, roles):
-        verbs = {
+
+    @cache  # hundreds of events are of a few tools and types
+    def meant(verbs: frozenset[str], nouns: frozenset[str]) -> frozenset[int]:
+        return frozenset(
             place
             for place, one in enumerate(stems)
-            if one in eligible and _is_verb(one, act, around=around)
-        }
-        if not verbs:
-            continue
+            if one in eligible and _is_verb(one, verbs, nouns if around else frozenset())
+        )
+
+    for act, verbs in _acts(stories, roles, meant):
         unknown = unknown or _is_unknown(stories, terms, verbs)
         itself = [act.place] if act.call < 0 else [act.place, act.call]
         before = list(range(int(roles.starts[act.place]), act.place + 1))
@@ -145,20 +147,39 @@ def _fitting(stories: Stories, fitting: list[tuple[_Act, float]], *, unknown: bo
     )
 
 
-def _acts(stories: Stories, roles: Roles) -> Iterator[_Act]:
-    calls = calls_of(stories, roles)
+def _acts(
+    stories: Stories,
+    roles: Roles,
+    meant: Callable[[frozenset[str], frozenset[str]], frozenset[int]],
+) -> Iterator[tuple[_Act, frozenset[int]]]:
+    """The acts whose verbs are meant, each with the places of these in the question."""
     tools = [of_tool(name) for name in stories.tools]
     types = [of_type(name) for name in stories.types]
-    for place in range(len(stories.ids)):
+    by_tool = [meant(verbs, verbs) for verbs, _ in tools]
+    by_type = [
+        (meant(verbs, verbs | others), meant(asked_for, asked_for | others) if asked_for else None)
+        for verbs, others, asked_for in types
+    ]
+    tool_fits = numpy.array([*map(bool, by_tool), False])  # the last one is that of none
+    type_fits = numpy.array([*(bool(named or asked) for named, asked in by_type), False])
+    has_tool = stories.tool >= 0
+    fits = has_tool & tool_fits[stories.tool] & (roles.worked | stories.failed)
+    fits |= ~has_tool & type_fits[stories.type] & (roles.other | stories.failed)
+    places = numpy.flatnonzero(fits).tolist()
+    calls = calls_of(stories, roles) if places else []
+    for place in places:
         tool, failed = int(stories.tool[place]), bool(stories.failed[place])
-        if tool >= 0 and (roles.worked[place] or failed):
-            yield _Act(place, calls[place], *tools[tool], failed=failed, tried=failed)
-        elif tool < 0 and (roles.other[place] or failed) and stories.type[place] >= 0:
-            verbs, others, asked_for = types[int(stories.type[place])]
-            named = _Act(place, -1, verbs, others, failed=failed, tried=False, is_of_type=True)
-            yield named
-            if asked_for:
-                yield named._replace(verbs=asked_for, tried=True)
+        if tool >= 0:
+            act = _Act(place, calls[place], *tools[tool], failed=failed, tried=failed)
+            yield act, by_tool[tool]
+            continue
+        verbs, others, asked_for = types[int(stories.type[place])]
+        named, asked = by_type[int(stories.type[place])]
+        act = _Act(place, -1, verbs, others, failed=failed, tried=False)
+        if named:
+            yield act, named
+        if asked:
+            yield act._replace(verbs=asked_for, tried=True), asked
 
 
 def calls_of(stories: Stories, roles: Roles) -> list[int]:
@@ -177,12 +198,9 @@ def calls_of(stories: Stories, roles: Roles) -> list[int]:
     return calls
 
 
-def _is_verb(word: str, act: _Act, *, around: bool) -> bool:
+def _is_verb(word: str, verbs: frozenset[str], nouns: frozenset[str]) -> bool:
     """Whether a word says what an act does; a noun may, where what stands around it is asked."""
-    if says_verb(word, act.verbs):
-        return True
-    nouns = act.verbs | act.others if act.is_of_type else act.verbs
-    return around and any(same_root(word, noun) for noun in nouns)
+    return says_verb(word, verbs) or any(same_root(word, noun) for noun in nouns)
 
 
 def _covered(
@@ -191,7 +209,7 @@ def _covered(
     act: _Act,
     places: list[int],
     *,
-    verbs: set[int],
+    verbs: frozenset[int],
     rarity: Array,
 ) -> float:
     """Share of the object that an act or some places hold; 0: they lack an identifier."""
@@ -213,7 +231,7 @@ def _covered(
     return covered / whole if whole else 1.0
 
 
-def _is_unknown(stories: Stories, terms: StoryTerms, verbs: set[int]) -> bool:
+def _is_unknown(stories: Stories, terms: StoryTerms, verbs: frozenset[int]) -> bool:
     """Whether there is an object, and nobody ever heard a word of it, or its number."""
     objects = [
         place

@@ -148,7 +148,7 @@ class _Making:
         facts = facts_asked(facts_of_it, self._terms, self._plan, at_ms)
         return Features(
             names=names,
-            matrix=numpy.stack([self._columns[name] for name in names], axis=1),
+            matrix=numpy.array([self._columns[name] for name in names]).T,
             roles=self.roles,
             match=match[self._story],
             unknown=float(rarity[(holding == 0) & ~labels.any(axis=0)].sum() / whole),

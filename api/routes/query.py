@@ -76,12 +76,17 @@ async def query_subgraph(
     found out here; `intent` and `seed_nodes` override that. `Accept: text/markdown` gives the
     events as evidence in reading order, the best that fit into `max_tokens`.
     """
-    context = await begin_read(services, caller, query, session_id=query.session_id)
-    answering = _Answering(context)
+    context = await begin_read(services, caller, query)
     limit_ms = context.deadline.remaining_ms()
+
+    def answering() -> _Answering:
+        return _Answering(context.in_session(query.session_id))
+
     if wants_markdown(accept):
-        return MarkdownResponse(await services.query(answering.evidence, timeout_ms=limit_ms))
-    return JsonResponse(await services.query(answering.answer, timeout_ms=limit_ms))
+        evidence = await services.query(lambda: answering().evidence(), timeout_ms=limit_ms)
+        return MarkdownResponse(evidence)
+    # Written on the thread, too: the loop answers everybody else.
+    return await services.query(lambda: JsonResponse(answering().answer()), timeout_ms=limit_ms)
 
 
 class _Answering:

@@ -87,7 +87,7 @@ def import_(
         bool,
         typer.Option(
             "--wait",
-            help="return once they can be asked for: projected, and enriched if that stage has begun",
+            help="return once they can be asked for: projected, and enriched if that has begun",
         ),
     ] = False,
     wait_timeout_s: Annotated[

@@ -68,9 +68,7 @@ def _similar_resolved(view: View, event_ids: Iterable[str]) -> Iterator[Signalle
     for row in (events.rows[event_id] for event_id in event_ids if event_id in events.rows):
         if not view.sees_event(row):
             continue
-        near = [(edge.target, edge.score) for edge in tenant.similar.out(row)]
-        near += [(edge.source, edge.score) for edge in tenant.similar.into(row)]
-        for other, score in near:
+        for other, score in (*tenant.similar.targets(row), *tenant.similar.sources(row)):
             failed = int(statuses[other]) in failures and sessions[other] != sessions[row]
             if not failed or not view.sees_event(other):
                 continue

@@ -7,7 +7,9 @@ read again. So a change that is taken in twice, or late, does no harm.
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -17,7 +19,9 @@ from pipelines.columns.pending import Pending
 from pipelines.columns.readings import Readings, columns_from, edges_of, nodes_of, readings_of
 from pipelines.columns.records import Finding
 from pipelines.columns.tenant import Tenant
+from pipelines.columns.view import View
 from pipelines.graph.port import Graph
+from pipelines.graph.reads.scope import Scope
 from pipelines.graph.rows import Change, FeedPlace
 from projections.errors import ChangesLost
 from projections.operations import Checkpoint
@@ -27,6 +31,8 @@ CHANGES: Final = 20
 ITEMS_BESIDE: Final = 500
 """Of the graph, that are read anew before what is held is brought up to it again."""
 _COMPARISONS: Final = 3
+_VIEWS: Final = 4
+"""That are kept: of so many queries at once, 3 bytes an event each."""
 
 Item = TypeVar("Item")
 
@@ -61,9 +67,29 @@ class Columns:
         self.loads = 0
         self.is_empty = False
         self.lock = threading.Lock()
+        self._views: deque[View] = deque(maxlen=_VIEWS)
         self.tail_lock = threading.Lock()
         self._taken: Callable[[Sequence[Change], Readings], None] | None = None
         """Told of all that is taken in, while the graph is read anew beside."""
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """The lock, for whoever changes anything: nobody sees what was seen before."""
+        with self.lock:
+            self._views.clear()
+            yield
+
+    def view(self, scope: Scope) -> View:
+        """What a viewer sees; whoever calls holds the lock while they use it.
+
+        A query asks a dozen questions in one scope, and who may see what is the same for all.
+        """
+        for view in self._views:
+            if view.scope == scope:
+                return view
+        view = View(self.tenant(scope.tenant), scope)
+        self._views.append(view)
+        return view
 
     @property
     def is_loaded(self) -> bool:
@@ -156,7 +182,7 @@ class Columns:
             for first in range(0, len(told), CHANGES):
                 readings = readings_of(self._graph, told[first : first + CHANGES])
                 readings.set_in(anew)
-                with self.lock:
+                with self.changing():
                     readings.set_in(self.tenants)
             self._taken = lambda _, readings: readings.set_in(anew)
             self.catch_up()
@@ -165,7 +191,7 @@ class Columns:
         return anew
 
     def _replace(self, anew: dict[str, Tenant], names: Iterable[str]) -> None:
-        with self.lock:
+        with self.changing():
             for name in names:
                 self.tenants[name] = anew.get(name) or Tenant()
         if self._copy.is_kept and self.place is not None:
@@ -206,7 +232,7 @@ class Columns:
     def _begin(
         self, tenants: dict[str, Tenant], place: FeedPlace, checkpoints: Sequence[Checkpoint]
     ) -> None:
-        with self.lock:
+        with self.changing():
             self.tenants, self.place = tenants, place
             self.pending.restart(tenants, checkpoints)
             self.loads += 1
@@ -230,7 +256,7 @@ class Columns:
     def _take(self, changes: Sequence[Change], place: FeedPlace) -> None:
         """Read what changes name, then set it at once."""
         readings = readings_of(self._graph, changes)
-        with self.lock:
+        with self.changing():
             self.pending.filled(readings).set_in(self.tenants)
             self.pending.settle(
                 self.tenants, readings, [to for change in changes for to in change.advanced]

@@ -15,7 +15,6 @@ from pipelines.columns.follow import Columns
 from pipelines.columns.records import Finding
 from pipelines.columns.rounds import IDLE_AFTER_S, Rounds, wait_for_rounds
 from pipelines.columns.tail import Tail
-from pipelines.columns.view import View
 from pipelines.columns.view_reads import ViewReads
 from pipelines.columns.wire import (
     ANSWERS,
@@ -93,8 +92,8 @@ class Follower:
             return encoded(None, error=LOADING)
         assert question.scope is not None
         with columns.lock:
-            view = View(columns.tenant(question.scope.tenant), question.scope)
-            ask: Callable[..., Any] = getattr(ViewReads(view), question.name)
+            reads = ViewReads(columns.view(question.scope))
+            ask: Callable[..., Any] = getattr(reads, question.name)
             answer = ask(*question.arguments)
         return encoded(*ANSWERS[question.name].pack(answer))
 

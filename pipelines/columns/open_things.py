@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy
@@ -63,6 +63,14 @@ _APART: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _CONSIDERED: Final = (EventKind.OTHER, EventKind.DECISION, EventKind.RESULT, EventKind.CALL)
 
 
+class _Doing(NamedTuple):
+    """What the name of a tool or of a type says of a thing; as in `_Step`."""
+
+    nouns: frozenset[str]
+    phase: int
+    word: str
+
+
 class _Step(NamedTuple):
     """What an event does to a thing.
 
@@ -86,34 +94,66 @@ def open_things(view: View, question: OpenAsked) -> OpenThings:
     return _Opening(view, question).things()
 
 
+class _Left:
+    """What is open: places of steps, and who holds which identifier, or is of which session."""
+
+    def __init__(self) -> None:
+        self.places: set[int] = set()
+        self._by_key: dict[str, set[int]] = {}
+        self._by_session: dict[int, set[int]] = {}
+
+    def put(self, place: int, keys: frozenset[str], session: int) -> None:
+        """Something is open."""
+        self.places.add(place)
+        for of_one in self._of(keys, session):
+            of_one.add(place)
+
+    def take(self, place: int, keys: frozenset[str], session: int) -> None:
+        """It is not any more."""
+        self.places.remove(place)
+        for of_one in self._of(keys, session):
+            of_one.remove(place)
+
+    def sharing(self, keys: frozenset[str]) -> set[int]:
+        """The places of what holds one of some identifiers."""
+        return set().union(*(self._by_key.get(key, ()) for key in keys))
+
+    def of_session(self, session: int) -> set[int]:
+        """The places of what was opened in a session."""
+        return self._by_session.get(session, set())
+
+    def _of(self, keys: frozenset[str], session: int) -> Iterator[set[int]]:
+        yield self._by_session.setdefault(session, set())
+        for key in keys:
+            yield self._by_key.setdefault(key, set())
+
+
 class _Opening:
     def __init__(self, view: View, question: OpenAsked) -> None:
         self._view = view
         self._question = question
         self._events = view.tenant.events
-        self._keys: Counter[str] = Counter()
+        self._session: Callable[[int], int] = self._events.table["session"].item
+        self._steps = list(self._all_steps())
+        self._keys = [self._keys_of(step) for step in self._steps]
+        self._holding = Counter(key for held in self._keys for key in held)
+        self._left = _Left()
 
     def things(self) -> OpenThings:
-        steps = list(self._steps())
-        keys = [self._keys_of(step) for step in steps]
-        for held in keys:
-            self._keys.update(held)
+        steps, left = self._steps, self._left
         closable = {noun for step in steps if step.phase < 0 for noun in step.nouns}
         things = closable | set(map(stem, THINGS))
-        left: dict[int, _Step] = {}
         closed: dict[int, int] = {}
         for place, step in enumerate(steps):
             if step.phase < 0:
-                best = self._closes(step, keys[place], left, keys)
+                best = self._closes(place)
                 if best is not None:
                     closed[best] = place
-                    del left[best]
-            elif (step.phase == 1 or step.nouns & things) and not self._goes_on(
-                place, steps, keys, left
-            ):
-                left[place] = step
-        meant = [place for place, step in enumerate(steps) if self._is_meant(step)]
-        still = [place for place in meant if place in left]
+                    left.take(best, self._keys[best], self._session(steps[best].row))
+            elif (step.phase == 1 or step.nouns & things) and not self._goes_on(place):
+                left.put(place, self._keys[place], self._session(step.row))
+        meant = self._meant()
+        still = [place for place in meant if place in left.places]
         ids = self._events.ids
         return OpenThings(
             ids=[ids[steps[place].row] for place in still][:MAX_OPEN],
@@ -122,7 +162,7 @@ class _Opening:
 
     # -- what events do ----------------------------------------------------------------------------
 
-    def _steps(self) -> Iterator[_Step]:
+    def _all_steps(self) -> Iterator[_Step]:
         """Of all events of the viewer, in order of time."""
         table, events = self._events.table, self._events
         chosen = self._view.seen & table["stands"] & ~failures(self._view)
@@ -131,19 +171,26 @@ class _Opening:
         rows = numpy.flatnonzero(chosen)
         rows = rows[numpy.argsort(table["occurred_ms"][rows], kind="stable")]
         says_closed = numpy.asarray((events.texts.counts(_SAYS_CLOSED, rows) > 0).any(axis=1))
-        calls = set(numbers_of_kinds(self._view, (EventKind.CALL,)))
+        is_call = numpy.isin(table["kind"], numbers_of_kinds(self._view, (EventKind.CALL,)))
+        columns = (table["tool"], table["session"], table["type"], is_call)
+        told = (rows, says_closed, *(column[rows] for column in columns))
         last: dict[tuple[int, int], int] = {}
-        for row, says in zip(rows.tolist(), says_closed.tolist(), strict=True):
-            tool, session = int(table["tool"][row]), int(table["session"][row])
-            if table["kind"][row] in calls:
+        by_name: dict[tuple[str, int, bool], _Doing | None] = {}
+        for row, says, tool, session, type_, calls in zip(
+            *(column.tolist() for column in told), strict=True
+        ):
+            if calls:
                 last[session, tool] = row
-            elif tool != NOBODY:
-                call = last.get((session, tool), row)
-                step = self._by_tool(row, call, says=says)
-                if step is not None:
-                    yield step
-            elif (step := self._by_type(row, says=says)) is not None:
-                yield step
+                continue
+            of_tool = tool != NOBODY
+            name = ("tool", tool, says) if of_tool else ("type", type_, says)
+            if name not in by_name:
+                text = events.names.text(name[1]) or ""
+                by_name[name] = (_by_tool if of_tool else _by_type)(_words(text), says=says)
+            if (doing := by_name[name]) is None:
+                continue
+            call = last.get((session, tool), row) if of_tool else row
+            yield _Step(call, (row, call) if of_tool else (row,), *doing)
 
     def _of_things(self, rows: Array) -> Bits:
         """Of each event whether its tool or type is about what some tool or type opens."""
@@ -172,100 +219,95 @@ class _Opening:
             chosen[rows[of_column & numpy.isin(table[column][rows], meant)]] = True
         return chosen
 
-    def _by_tool(self, row: int, call: int, *, says: bool) -> _Step | None:
-        words = _words(self._events.names.text(int(self._events.table["tool"][row])) or "")
-        if len(words) < 2:
-            return None
-        verb, nouns = words[0], frozenset(map(stem_in, words[1:]))
-        if verb in _OPENS or verb in _MAYBE_OPENS:
-            return _Step(call, (row, call), nouns, phase=1 if verb in _OPENS else 2, word=verb)
-        closes = verb in _CLOSES or (says and verb not in READ_VERBS)
-        return _Step(call, (row, call), nouns, phase=-1, word=verb) if closes or says else None
-
-    def _by_type(self, row: int, *, says: bool) -> _Step | None:
-        words = _words(self._events.names.text(int(self._events.table["type"][row])) or "")
-        if len(words) < 2 or words[0] in _NO_THING:
-            return None
-        nouns = frozenset(map(stem_in, words[:-1]))
-        if words[-1] in OPENED:
-            return _Step(row, (row,), nouns, phase=1, word=words[-1])
-        if words[-1] in MAYBE_OPENED:
-            return _Step(row, (row,), nouns, phase=2, word=words[-1])
-        return (
-            _Step(row, (row,), nouns, phase=-1, word=words[-1])
-            if words[-1] in CLOSED or says
-            else None
-        )
-
     # -- which thing -------------------------------------------------------------------------------
 
     def _keys_of(self, step: _Step) -> frozenset[str]:
         """Names with a digit that the events of a step mention."""
-        tenant = self._view.tenant
-        names = (
-            tenant.entities.all[edge.target].canonical_name or ""
-            for row in step.rows
-            for edge in tenant.mentions.out(row)
-        )
+        entities, mentions = self._view.tenant.entities.all, self._view.tenant.mentions
+        targets = {target for row in step.rows for target, _ in mentions.targets(row)}
+        names = (entities[target].canonical_name or "" for target in targets)
         return frozenset(name for name in names if any(map(str.isdigit, name)))
 
-    def _closes(
-        self,
-        step: _Step,
-        held: frozenset[str],
-        left: dict[int, _Step],
-        keys: Sequence[frozenset[str]],
-    ) -> int | None:
+    def _closes(self, place: int) -> int | None:
         """The place of what a step closes."""
+        step, held = self._steps[place], self._keys[place]
         best: tuple[float, int] | None = None
-        sessions = self._events.table["session"]
-        for place, opened in left.items():
-            if not opened.nouns & step.nouns:
+        session = self._session(step.row)
+        for other in self._left.sharing(held) | self._left.of_session(session):
+            opened, of_other = self._steps[other], self._keys[other]
+            if opened.nouns.isdisjoint(step.nouns):
                 continue
-            shared = sum(1 / self._keys[key] for key in held & keys[place])
-            same = sessions[opened.row] == sessions[step.row]
-            if shared or (same and not (held and keys[place] and self._tells_apart(place, keys))):
-                best = max(best or (0.0, -1), (shared, place))
+            shared = sum(1 / self._holding[key] for key in sorted(held & of_other))
+            same = self._session(opened.row) == session
+            if shared or (same and not (held and of_other and self._tells_apart(of_other))):
+                best = max(best or (0.0, -1), (shared, other))
         return None if best is None else best[1]
 
-    @staticmethod
-    def _goes_on(
-        place: int,
-        steps: Sequence[_Step],
-        keys: Sequence[frozenset[str]],
-        left: dict[int, _Step],
-    ) -> bool:
+    def _goes_on(self, place: int) -> bool:
         """Whether it is told of a thing that is open: a ticket that is opened is assigned later."""
-        step = steps[place]
+        step = self._steps[place]
+        sharing = (self._steps[other] for other in self._left.sharing(self._keys[place]))
         return any(
-            opened.word != step.word and opened.nouns & step.nouns and keys[other] & keys[place]
-            for other, opened in left.items()
+            opened.word != step.word and not opened.nouns.isdisjoint(step.nouns)
+            for opened in sharing
         )
 
-    def _tells_apart(self, place: int, keys: Sequence[frozenset[str]]) -> bool:
+    def _tells_apart(self, held: frozenset[str]) -> bool:
         """Whether a thing has an identifier that others have as well: it is called by it."""
-        return any(self._keys[key] > 1 for key in keys[place])
+        return any(self._holding[key] > 1 for key in held)
 
-    def _is_meant(self, step: _Step) -> bool:
-        """Whether a thing holds all words of the question, and is of its time."""
-        if step.phase < 0:
-            return False
+    def _meant(self) -> list[int]:
+        """Places of the things that hold all words of the question, and are of its time."""
         question, table, names = self._question, self._events.table, self._events.names
+        places = [place for place, step in enumerate(self._steps) if step.phase > 0]
         if question.windows:
             within = in_windows(self._view, question.windows)
-            if not within[step.row]:
-                return False
-        if not question.stems:
-            return True
-        rows = numpy.array(step.rows, dtype=numpy.int32)
-        saying = numpy.asarray((self._events.texts.counts(question.stems, rows) > 0).any(axis=0))
-        called = set(step.nouns)
-        for column in ("user", "agent"):
-            text = names.text(int(table[column][step.row])) or ""
-            called |= {stem_in(word) for word in words_in(text.lower())}
-        return all(
-            bool(holds) or one in called for holds, one in zip(saying, question.stems, strict=True)
-        )
+            places = [place for place in places if within[self._steps[place].row]]
+        if not question.stems or not places:
+            return places
+        stems = question.stems
+        first, last = ([self._steps[place].rows[end] for place in places] for end in (0, -1))
+        holds = self._events.texts.counts(stems, numpy.array(first, dtype=numpy.int32)) > 0
+        holds |= self._events.texts.counts(stems, numpy.array(last, dtype=numpy.int32)) > 0
+        called: dict[int, set[str]] = {}
+
+        def words_of(number: int) -> set[str]:
+            if number not in called:
+                text = names.text(number) or ""
+                called[number] = {stem_in(word) for word in words_in(text.lower())}
+            return called[number]
+
+        def is_meant(step: _Step, holding: Sequence[bool]) -> bool:
+            lacking = {one for one, held in zip(stems, holding, strict=True) if not held}
+            for column in ("user", "agent"):
+                lacking -= words_of(table[column].item(step.row))
+            return lacking <= step.nouns
+
+        told = zip(places, holds.tolist(), strict=True)
+        return [place for place, holding in told if is_meant(self._steps[place], holding)]
+
+
+def _by_tool(words: Sequence[str], *, says: bool) -> _Doing | None:
+    """What a tool does whose name has some words; `says`: with a word that it is closed."""
+    if len(words) < 2:
+        return None
+    verb, nouns = words[0], frozenset(map(stem_in, words[1:]))
+    if verb in _OPENS or verb in _MAYBE_OPENS:
+        return _Doing(nouns, phase=1 if verb in _OPENS else 2, word=verb)
+    closes = verb in _CLOSES or (says and verb not in READ_VERBS)
+    return _Doing(nouns, phase=-1, word=verb) if closes or says else None
+
+
+def _by_type(words: Sequence[str], *, says: bool) -> _Doing | None:
+    """Likewise what a type says."""
+    if len(words) < 2 or words[0] in _NO_THING:
+        return None
+    nouns = frozenset(map(stem_in, words[:-1]))
+    if words[-1] in OPENED:
+        return _Doing(nouns, phase=1, word=words[-1])
+    if words[-1] in MAYBE_OPENED:
+        return _Doing(nouns, phase=2, word=words[-1])
+    return _Doing(nouns, phase=-1, word=words[-1]) if words[-1] in CLOSED or says else None
 
 
 def _words(name: str) -> list[str]:

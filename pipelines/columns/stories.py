@@ -239,6 +239,8 @@ class _Telling:
 
     def _leads(self, rows: Rows) -> Array:
         """The place of the failure that each event is a cause of; -1 of most."""
+        if not self._leads_to:
+            return numpy.full(len(rows), NOBODY, dtype=numpy.int32)
         places = {row: place for place, row in enumerate(rows.tolist())}
         leads = (self._leads_to.get(row, NOBODY) for row in places)
         return numpy.array([places.get(row, NOBODY) for row in leads], dtype=numpy.int32)
@@ -277,7 +279,7 @@ def causes_elsewhere(view: View, failures: Iterable[int]) -> dict[int, int]:
     for failure in islice(failures, MAX_FAILURES):
         met, level = {failure}, [failure]
         for _ in range(MAX_STEPS):
-            behind = (edge.target for row in level for edge in causes.out(row))
+            behind = (cause for row in level for cause, _ in causes.targets(row))
             level = [row for row in dict.fromkeys(behind) if row not in met and view.seen[row]]
             met.update(level)
             for row in level:

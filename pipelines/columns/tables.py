@@ -183,6 +183,14 @@ class Edges:
         """Edges that end at a row."""
         return self._follow(self._first_in[target], "next_in")
 
+    def targets(self, source: int) -> list[tuple[int, float]]:
+        """Where the edges that begin at a row end, and how good each is: all that a walk asks."""
+        return self._ends(self._first_out[source], "target", "next_out")
+
+    def sources(self, target: int, most: int | None = None) -> list[tuple[int, float]]:
+        """Likewise where those begin that end at a row; `most` of them, those added last."""
+        return self._ends(self._first_in[target], "source", "next_in", most)
+
     def drop(self, source: int, target: int | None = None) -> None:
         """Drop the edges that begin at a row; with `target` those that end there alone."""
         targets, place = self._edges["target"], self._first_out[source]
@@ -198,6 +206,21 @@ class Edges:
             else:
                 before = place
             place = behind
+
+    def _ends(
+        self, place: int, end: str, along: str, most: int | None = None
+    ) -> list[tuple[int, float]]:
+        if place == NOBODY:  # as of most rows
+            return []
+        column = self._edges.whole
+        others, behind, scores = column(end).item, column(along).item, column("score").item
+        ends: list[tuple[int, float]] = []
+        while place != NOBODY and len(ends) != most:
+            other = others(place)
+            if other != NOBODY:
+                ends.append((other, scores(place)))
+            place = behind(place)
+        return ends
 
     def _follow(self, place: int, along: str) -> Iterator[Edge]:
         if place == NOBODY:  # as of most rows

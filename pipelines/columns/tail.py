@@ -94,7 +94,7 @@ class Tail:
     def _begin(self, partitions: int, *, is_other: bool) -> None:
         """Go back to where the graph is, or to the newest entries."""
         columns = self._columns
-        with columns.tail_lock, columns.lock:
+        with columns.tail_lock, columns.changing():
             if is_other:
                 columns.pending.clear(columns.tenants)
             places = [columns.pending.read_to(partition) for partition in range(partitions)]
@@ -110,7 +110,7 @@ class Tail:
         columns = self._columns
         for first in range(0, len(entries), CHANGES):
             events = list(filter(None, map(_accepted, entries[first : first + CHANGES])))
-            with columns.tail_lock, columns.lock:
+            with columns.tail_lock, columns.changing():
                 if columns.loads != self._of[0]:
                     return  # the next look begins anew
                 columns.pending.put(columns.tenants, events)

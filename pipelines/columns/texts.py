@@ -105,11 +105,12 @@ class Texts:
     def holding(self, stems: Sequence[str], seen: Bits) -> Array:
         """How many of the rows that are seen hold each stem."""
         counts = numpy.zeros(len(stems), dtype=numpy.int64)
+        owners = self._texts["row"]
+        saying = (owners != NOBODY) & seen[owners]
         for column, stem in enumerate(stems):
             postings = self._postings.get(stem)
             if postings is not None:
-                owners = self._texts["row"][postings["text"]]
-                counts[column] = int(seen[owners[owners != NOBODY]].sum())
+                counts[column] = numpy.count_nonzero(saying[postings["text"]])
         return counts
 
     def distinct(self, rows: Rows) -> Array:
@@ -213,6 +214,9 @@ class Vectors:
 
     def _levels(self, rows: Rows) -> tuple[Array, Array]:
         """Vectors of rows as they are kept, and their norms; zeros of a row without."""
+        if len(rows) and rows.min() >= 0 and rows.max() < self._table.size:  # as nearly always
+            levels: Array = self._table["levels"][rows]
+            return levels.astype(numpy.float32), self._table["norm"][rows]
         table = numpy.zeros((len(rows), self.dimensions), dtype=numpy.float32)
         norms = numpy.zeros(len(rows), dtype=numpy.float32)
         inside = (rows >= 0) & (rows < self._table.size)

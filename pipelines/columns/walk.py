@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
 from math import isnan
 from operator import itemgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy
 
@@ -16,10 +15,9 @@ from pipelines.columns.records import TYPE_NUMBERS, VIEW_NUMBERS, Steps, steps_o
 from pipelines.columns.tables import NOBODY
 from pipelines.columns.view import View
 from pipelines.graph.reads.scope import MAX_SCANNED
-from pipelines.graph.rows import label_and_id, wire_id
+from pipelines.graph.rows import COMMUNITY_PREFIX, ENTITY_PREFIX, SUMMARY_PREFIX, label_and_id
 from projections.schema import (
     CAUSED_BY,
-    COMMUNITY,
     EDGE_CAPS,
     ENTITY,
     EVENT,
@@ -38,23 +36,12 @@ _UNKNOWN: Final = float("nan")
 _SURE: Final = 1.0
 
 
-class Step(NamedTuple):
-    """An edge from a node; beside `order` and `there`, the node that it leads to, as in `Steps`.
-
-    Attributes:
-        order: among the edges of its type at the node, the least first.
-    """
-
-    order: Any
-    there: str
-    forward: bool
-    closed: bool = False
-    quality: float = _UNKNOWN
-    view: int = 0
-    at_ms: float = _UNKNOWN
-
-
-_ORDER: Final = itemgetter(Step._fields.index("order"))
+Step = tuple[Any, str, bool, bool, float, int, float]
+"""An edge from a node: its order among those of its type there, the least first, and the node that
+it leads to; then `forward`, `closed`, `quality`, `view` and `at_ms` as in `Steps`. Thousands are
+made for a question: records would take as long as all the rest.
+"""
+_ORDER: Final = itemgetter(0)
 
 
 class Walker:
@@ -71,6 +58,7 @@ class Walker:
         self._tenant = view.tenant
         self._events = view.tenant.events
         self._entities = view.tenant.entities
+        self._ids = view.tenant.events.ids
         self._at: Callable[[int], int] = self._events.table["occurred_ms"].item
         self._sees_event = view.seen.item
 
@@ -80,13 +68,13 @@ class Walker:
         rows: list[tuple[Any, ...]] = []
         for node_id in node_ids:
             label, own_id = label_and_id(node_id)
-            for type_, ordered in self._around(label, own_id):
-                best = sorted(ordered, key=_ORDER)
-                if not best:
+            for type_, steps in self._around(label, own_id):
+                if not steps:
                     continue
+                steps.sort(key=_ORDER)
                 number = TYPE_NUMBERS[type_.type]
                 here = places.setdefault(node_id, len(places))
-                for _, there_id, forward, closed, quality, view, at_ms in best[
+                for _, there_id, forward, closed, quality, view, at_ms in steps[
                     : self._caps[type_.type]
                 ]:
                     there = places.setdefault(there_id, len(places))
@@ -94,7 +82,7 @@ class Walker:
                     rows.append((source, target, number, view, forward, closed, quality, at_ms))
         return steps_of(list(places), rows)
 
-    def _around(self, label: str, own_id: str) -> Iterator[tuple[EdgeRow, Iterable[Step]]]:
+    def _around(self, label: str, own_id: str) -> Iterator[tuple[EdgeRow, list[Step]]]:
         if label == EVENT.label:
             row = self._events.rows.get(own_id)
             if row is not None and self._sees_event(row):
@@ -112,69 +100,71 @@ class Walker:
 
     # -- from an event -----------------------------------------------------------------------------
 
-    def _of_event(self, row: int) -> Iterator[tuple[EdgeRow, Iterable[Step]]]:
+    def _of_event(self, row: int) -> Iterator[tuple[EdgeRow, list[Step]]]:
         yield FOLLOWS, self._followed(row)
         yield CAUSED_BY, self._causes(row)
         yield SIMILAR_TO, self._similar(row)
         yield REFERENCES, self._mentioned(row)
         yield SUMMARIZES, self._in_summaries(row)
 
-    def _followed(self, row: int) -> Iterator[Step]:
+    def _followed(self, row: int) -> list[Step]:
         before, behind = self._view.neighbours(row)
+        steps: list[Step] = []
         for other, forward in ((before, False), (behind, True)):
             if other != NOBODY and self._sees_event(other):
-                at_ms, there = self._at(other), self._events.ids[other]
+                at_ms, there = self._at(other), self._ids[other]
                 delta_ms = abs(at_ms - self._at(row))
-                yield Step((delta_ms, there), there, forward, quality=delta_ms, at_ms=at_ms)
+                steps.append(((delta_ms, there), there, forward, False, delta_ms, 0, at_ms))
+        return steps
 
-    def _causes(self, row: int) -> Iterator[Step]:
+    def _causes(self, row: int) -> list[Step]:
         """Causes and effects, the surest first, then the newest."""
         causes = self._tenant.causes
-        for cause in causes.out(row):
-            yield from self._cause(cause.target, cause.score, forward=True)
         # the newest effects, if one event has more of them than are looked at
-        for effect in islice(causes.into(row), MAX_SCANNED):
-            yield from self._cause(effect.source, effect.score, forward=False)
+        effects = causes.sources(row, MAX_SCANNED)
+        steps: list[Step] = []
+        for others, forward in ((causes.targets(row), True), (effects, False)):
+            for other, confidence in others:
+                if self._sees_event(other):
+                    at_ms, there = self._at(other), self._ids[other]
+                    sure = _SURE if isnan(confidence) else confidence
+                    order = (-sure, -at_ms, there)
+                    steps.append((order, there, forward, False, confidence, 0, at_ms))
+        return steps
 
-    def _cause(self, other: int, confidence: float, *, forward: bool) -> Iterator[Step]:
-        if self._sees_event(other):
-            at_ms, there = self._at(other), self._events.ids[other]
-            sure = _SURE if isnan(confidence) else confidence
-            order = (-sure, -at_ms, there)
-            yield Step(order, there, forward, quality=confidence, at_ms=at_ms)
-
-    def _similar(self, row: int) -> Iterator[Step]:
+    def _similar(self, row: int) -> list[Step]:
         similar = self._tenant.similar
-        near = [(edge.target, True, edge.score) for edge in similar.out(row)]
-        near += [(edge.source, False, edge.score) for edge in similar.into(row)]
-        for other, forward, score in near:
-            if self._sees_event(other):
-                at_ms, there = self._at(other), self._events.ids[other]
-                yield Step((-score, there), there, forward, quality=score, at_ms=at_ms)
+        steps: list[Step] = []
+        for others, forward in ((similar.targets(row), True), (similar.sources(row), False)):
+            for other, score in others:
+                if self._sees_event(other):
+                    at_ms, there = self._at(other), self._ids[other]
+                    steps.append(((-score, there), there, forward, False, score, 0, at_ms))
+        return steps
 
-    def _mentioned(self, row: int) -> Iterator[Step]:
+    def _mentioned(self, row: int) -> list[Step]:
         """What an event that is seen mentions is seen."""
-        for mention in self._tenant.mentions.out(row):
-            entity = self._entities.all[mention.target]
-            if entity.stands:
-                yield _to_entity(entity.entity_id, entity, forward=True)
+        every = self._entities.all
+        met = [every[target] for target, _ in self._tenant.mentions.targets(row)]
+        return [_to_entity(entity.entity_id, entity, True) for entity in met if entity.stands]
 
-    def _in_summaries(self, row: int) -> Iterator[Step]:
+    def _in_summaries(self, row: int) -> list[Step]:
+        steps: list[Step] = []
         for summary_id in self._tenant.above.get(row, ()):
             summary = self._tenant.summaries.get(summary_id)
             if summary is not None and self._view.sees_made(summary):
-                there = wire_id(SUMMARY.label, summary_id)
-                yield Step((summary.level, summary_id), there, forward=False)
+                steps.append(_to_summary((summary.level, summary_id), summary_id, False))
+        return steps
 
     # -- from an entity ----------------------------------------------------------------------------
 
-    def _of_entity(self, row: int) -> Iterator[tuple[EdgeRow, Iterable[Step]]]:
+    def _of_entity(self, row: int) -> Iterator[tuple[EdgeRow, list[Step]]]:
         yield REFERENCES, self._mentioning(row)
         yield RELATES_TO, self._facts(row)
         yield SAME_AS, self._same(row)
         yield MEMBER_OF, self._communities(row)
 
-    def _mentioning(self, row: int) -> Iterator[Step]:
+    def _mentioning(self, row: int) -> list[Step]:
         """Events that mention it, the newest first: no more than can be followed are looked at."""
         mentioned = self._entities.all[row].mentioned_in()
         seen = mentioned[self._view.seen[mentioned]]
@@ -182,68 +172,87 @@ class Walker:
         newest = len(seen) - min(len(seen), self._caps[REFERENCES.type])
         # of those of one moment the smaller ids come first
         first = int(numpy.searchsorted(at, at[newest])) if len(seen) else 0
+        targets = self._tenant.mentions.targets
+        steps: list[Step] = []
         for event, at_ms in zip(seen[first:].tolist(), at[first:].tolist(), strict=True):
-            there = self._events.ids[event]
-            for mention in self._tenant.mentions.out(event):  # once for each role
-                if mention.target == row:
-                    yield Step((-at_ms, there), there, forward=False, at_ms=at_ms)
+            there = self._ids[event]
+            for target, _ in targets(event):  # once for each role
+                if target == row:
+                    order = (-at_ms, there)
+                    steps.append((order, there, False, False, _UNKNOWN, 0, at_ms))
+        return steps
 
-    def _facts(self, row: int) -> Iterator[Step]:
+    def _facts(self, row: int) -> list[Step]:
         now_ms = self._view.scope.now_ms
+        steps: list[Step] = []
         for fact in self._entities.all[row].facts:
             forward = fact.source == row
             other = self._entities.all[fact.target if forward else fact.source]
             if other.stands and fact.holds(now_ms) and self._view.sees_fact(fact):
                 order = (-fact.confidence, -fact.valid_from, other.entity_id)
-                yield _to_entity(order, other, forward=forward)._replace(
-                    quality=fact.confidence,
-                    view=VIEW_NUMBERS.get(fact.edge_type, 0),
-                    at_ms=fact.valid_from,
+                view = VIEW_NUMBERS.get(fact.edge_type, 0)
+                _, there, _, closed, *_ = _to_entity(order, other, forward)
+                steps.append(
+                    (order, there, forward, closed, fact.confidence, view, fact.valid_from)
                 )
+        return steps
 
-    def _same(self, row: int) -> Iterator[Step]:
+    def _same(self, row: int) -> list[Step]:
         entity = self._entities.all[row]
+        steps: list[Step] = []
         for other_row, confidence in entity.same.items():
             other = self._entities.all[other_row]
             if self._view.sees_entity(other_row):
                 forward = entity.entity_id < other.entity_id
-                step = _to_entity(other.entity_id, other, forward=forward)
-                yield step if confidence is None else step._replace(quality=confidence)
+                order, there, _, closed, quality, view, at_ms = _to_entity(
+                    other.entity_id, other, forward
+                )
+                sure = quality if confidence is None else confidence
+                steps.append((order, there, forward, closed, sure, view, at_ms))
+        return steps
 
-    def _communities(self, row: int) -> Iterator[Step]:
-        for community_id in self._entities.all[row].communities:
-            if self._view.sees_made(self._tenant.communities.get(community_id)):
-                yield Step(community_id, wire_id(COMMUNITY.label, community_id), forward=True)
+    def _communities(self, row: int) -> list[Step]:
+        return [
+            (one, COMMUNITY_PREFIX + one, True, False, _UNKNOWN, 0, _UNKNOWN)
+            for one in self._entities.all[row].communities
+            if self._view.sees_made(self._tenant.communities.get(one))
+        ]
 
     # -- from what consolidation made --------------------------------------------------------------
 
-    def _parts(self, summary_id: str) -> Iterator[Step]:
+    def _parts(self, summary_id: str) -> list[Step]:
         """Events that it was made from, the most important first, then the newest."""
         score = self._events.table["score"]
+        steps: list[Step] = []
         for part in self._tenant.below.get(summary_id, ()):
             if isinstance(part, int) and self._sees_event(part):
-                at_ms, there = self._at(part), self._events.ids[part]
+                at_ms, there = self._at(part), self._ids[part]
                 order = (-int(score[part]), -at_ms, there)
-                yield Step(order, there, forward=True, at_ms=at_ms)
+                steps.append((order, there, True, False, _UNKNOWN, 0, at_ms))
+        return steps
 
-    def _summaries(self, summary_id: str) -> Iterator[Step]:
+    def _summaries(self, summary_id: str) -> list[Step]:
         """Summaries that it was made from, and those made from it, the highest first."""
         below = [one for one in self._tenant.below.get(summary_id, ()) if isinstance(one, str)]
         above = self._tenant.above.get(summary_id, ())
+        steps: list[Step] = []
         for others, forward in ((below, True), (above, False)):
             for other in others:
                 summary = self._tenant.summaries.get(other)
                 if summary is not None and self._view.sees_made(summary):
-                    there = wire_id(SUMMARY.label, other)
-                    yield Step((-summary.level, other), there, forward)
+                    steps.append(_to_summary((-summary.level, other), other, forward))
+        return steps
 
-    def _members(self, community_id: str) -> Iterator[Step]:
-        for row in self._tenant.members.get(community_id, ()):
-            entity = self._entities.all[row]
-            if self._view.sees_entity(row):
-                yield _to_entity(entity.entity_id, entity, forward=False)
+    def _members(self, community_id: str) -> list[Step]:
+        rows = filter(self._view.sees_entity, self._tenant.members.get(community_id, ()))
+        members = map(self._entities.all.__getitem__, rows)
+        return [_to_entity(entity.entity_id, entity, False) for entity in members]
 
 
-def _to_entity(order: Any, entity: Entity, *, forward: bool) -> Step:
-    there = wire_id(ENTITY.label, entity.entity_id)
-    return Step(order, there, forward, closed=entity.subtype == VALUE)
+def _to_entity(order: Any, entity: Entity, forward: bool) -> Step:
+    closed = entity.subtype == VALUE
+    return order, ENTITY_PREFIX + entity.entity_id, forward, closed, _UNKNOWN, 0, _UNKNOWN
+
+
+def _to_summary(order: Any, summary_id: str, forward: bool) -> Step:
+    return order, SUMMARY_PREFIX + summary_id, forward, False, _UNKNOWN, 0, _UNKNOWN
