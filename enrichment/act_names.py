@@ -14,7 +14,7 @@ from enrichment.stems import same_root, stem, stem_in, words_in
 from enrichment.vocabulary import READ_VERBS, word_set
 
 _SEGMENT: Final = re.compile(r"[./:]+")
-_DONE: Final = word_set("given granted made done completed received confirmed finished succeeded")
+DONE: Final = word_set("given granted made done completed received confirmed finished succeeded")
 """What becomes of a noun that is a verb itself: `approval.given` says that somebody approved."""
 _ASKED_FOR: Final = word_set("requested asked needed required pending proposed suggested")
 """What is not done yet where it stands behind such a noun."""
@@ -56,7 +56,7 @@ def of_type(name: str) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
     verbs = {base(stem_in(word)) for word in words[1:] or words}
     others = frozenset(map(stem_in, words[:-1]))
     nouns = frozenset(f"{stem_in(word)}-" for word in words[:-1])
-    if words and words[-1] in _DONE:
+    if words and words[-1] in DONE:
         verbs |= nouns
     asked_for = nouns if words and words[-1] in _ASKED_FOR else frozenset()
     return frozenset(verbs), others, asked_for

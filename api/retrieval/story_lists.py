@@ -16,7 +16,7 @@ from api.retrieval.story_acts import REFUSING
 from api.retrieval.story_answer import READ_OFF, AnswerType, StoryAnswer
 from api.retrieval.story_limits import ORDER
 from api.retrieval.story_terms import StoryTerms
-from enrichment.act_names import base
+from enrichment.act_names import DONE, base
 from enrichment.event_kinds import EventKind
 from enrichment.stems import stem, stem_in, words_in
 from enrichment.vocabulary import STOP_WORDS
@@ -132,11 +132,16 @@ def acts_listed(query: str, plan: Plan, terms: StoryTerms, session_id: str) -> L
 
     "How many transports were booked?", "which parts were rejected?": `book_transport` that worked.
     """
-    may_list = plan.operator is Operator.SEARCH and _COUNTED_ACTS.match(query)
-    if not (may_list or plan.operator is Operator.COUNT):
+    named = _COUNTED_ACTS.match(query)
+    if not (plan.operator is Operator.COUNT or (plan.operator is Operator.SEARCH and named)):
         return None
     content = _telling(plan.timeless)
     done = _telling(_COUNTED_ACTS.sub("", plan.timeless, count=1))  # what is counted is no verb
+    if (
+        named and _HOW_MANY.match(query) and DONE.issuperset(done)
+    ):  # refunds that were made: `refund`, or
+        content = [word for word in content if word not in DONE]
+        done = [*content, "create"] if content else []  # `create_refund`
     verbs = list(dict.fromkeys(map(stem_in, done)))
     if plan.failed is True:
         verbs = [one for one in verbs if base(one) in REFUSING]

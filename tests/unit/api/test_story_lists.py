@@ -151,6 +151,8 @@ def test_a_list_answers(question: str, kind: str, value: Any, evidence: list[str
         ("Which parts were rejected?", "part", "reject"),
         ("How many books did the stack robot lend?", "book stack robot lend", "stack robot lend"),
         ("How many orders were shipped on Monday?", "order ship", "ship"),
+        ("How many refunds were made?", "refund", "refund creat"),
+        ("How many transfers were there?", "transfer", "transfer creat"),
     ],
 )
 def test_what_was_done_is_counted_by_verb_and_object(question: str, words: str, verbs: str) -> None:
