@@ -132,16 +132,15 @@ def acts_listed(query: str, plan: Plan, terms: StoryTerms, session_id: str) -> L
 
     "How many transports were booked?", "which parts were rejected?": `book_transport` that worked.
     """
-    named = _COUNTED_ACTS.match(query)
-    if not (plan.operator is Operator.COUNT or (plan.operator is Operator.SEARCH and named)):
+    may_list = plan.operator is Operator.SEARCH and _COUNTED_ACTS.match(query)
+    if not (may_list or plan.operator is Operator.COUNT):
         return None
     content = _telling(plan.timeless)
     done = _telling(_COUNTED_ACTS.sub("", plan.timeless, count=1))  # what is counted is no verb
-    if (
-        named and _HOW_MANY.match(query) and DONE.issuperset(done)
-    ):  # refunds that were made: `refund`, or
+    if _HOW_MANY.match(query) and DONE.issuperset(done) and (done or _says(query, "there")):
+        # refunds that were made, or that there were: `refund`, or `create_refund`
         content = [word for word in content if word not in DONE]
-        done = [*content, "create"] if content else []  # `create_refund`
+        done = [*content, "create"] if content else []
     verbs = list(dict.fromkeys(map(stem_in, done)))
     if plan.failed is True:
         verbs = [one for one in verbs if base(one) in REFUSING]
