@@ -75,6 +75,7 @@ _COUNTED_ACTS: Final = re.compile(
     r"(?!.*\bhave\W*$)",
     re.IGNORECASE,
 )
+_MADE: Final = "|".join(sorted({"there", *DONE}))
 _SAYING_COUNT: Final = frozenset(("many", "often", "times", "time", "total", "number", "different"))
 _STEADY: Final = frozenset((Operator.CALLS, Operator.FAILURES, Operator.COUNT, *ORDER))
 
@@ -137,7 +138,7 @@ def acts_listed(query: str, plan: Plan, terms: StoryTerms, session_id: str) -> L
         return None
     content = _telling(plan.timeless)
     done = _telling(_COUNTED_ACTS.sub("", plan.timeless, count=1))  # what is counted is no verb
-    if _HOW_MANY.match(query) and DONE.issuperset(done) and (done or _says(query, "there")):
+    if _HOW_MANY.match(query) and DONE.issuperset(done) and _says(query, _MADE):
         # refunds that were made, or that there were: `refund`, or `create_refund`
         content = [word for word in content if word not in DONE]
         done = [*content, "create"] if content else []
