@@ -161,7 +161,7 @@ def _acts(
         for verbs, others, asked_for in types
     ]
     tool_fits = numpy.array([*map(bool, by_tool), False])  # the last one is that of none
-    type_fits = numpy.array([*(bool(named or asked) for named, asked in by_type), False])
+    type_fits = numpy.array([*(bool(done or tried) for done, tried in by_type), False])
     has_tool = stories.tool >= 0
     fits = has_tool & tool_fits[stories.tool] & (roles.worked | stories.failed)
     fits |= ~has_tool & type_fits[stories.type] & (roles.other | stories.failed)
@@ -174,12 +174,12 @@ def _acts(
             yield act, by_tool[tool]
             continue
         verbs, others, asked_for = types[int(stories.type[place])]
-        named, asked = by_type[int(stories.type[place])]
+        happened, tried = by_type[int(stories.type[place])]
         act = _Act(place, -1, verbs, others, failed=failed, tried=False)
-        if named:
-            yield act, named
-        if asked:
-            yield act._replace(verbs=asked_for, tried=True), asked
+        if happened:
+            yield act, happened
+        if tried:
+            yield act._replace(verbs=asked_for, tried=True), tried
 
 
 def calls_of(stories: Stories, roles: Roles) -> list[int]:

@@ -23,7 +23,7 @@ from pipelines.operations.formats.table import FORMS, Format, Items, row_items, 
 from pipelines.operations.imports import ImportReport, import_events
 from pipelines.operations.sources import Source, peekable
 from pipelines.work.services import Services
-from pipelines.work.stages import ENRICHMENT, PROJECTION, Stage
+from pipelines.work.stages import PROJECTION, later_stages
 from projections.events import DEFAULT_TENANT
 from projections.identity import Position
 
@@ -124,11 +124,13 @@ def import_(
             on_problem=lambda problem: invocation.note(f"refused {problem}"),
             on_batch=on_batch,
         )
-        behind = wait and _behind(invocation.services, report.last, progress, wait_timeout_s)
+        folded_by, behind = 0, None
+        if wait:
+            folded_by, behind = _wait(invocation.services, report.last, progress, wait_timeout_s)
     document = {"format": form, **report.as_dict()}
     if wait:
-        document["projected"] = behind is not PROJECTION
-        document["behind"] = behind.name if behind else None
+        document["projected"] = folded_by > 0
+        document["behind"] = behind
     invocation.answer(document, lambda out: show(out, report, form))
     if (
         form is Format.EVENTS
@@ -138,8 +140,8 @@ def import_(
         invocation.note("of an export: --decisions takes what the other ledger decided itself")
     if behind:
         invocation.note(
-            f"not folded by the {behind.name}: no progress for {wait_timeout_s:g} s; is a worker "
-            f"running (recollect worker {behind.name})?"
+            f"not folded by the {behind}: no progress for {wait_timeout_s:g} s; is a worker "
+            f"running (recollect worker {behind})?"
         )
     if report.refused:
         return FAILED if report.halted else REFUSED
@@ -202,21 +204,23 @@ def show(out: Console, report: ImportReport, form: Format) -> None:
         out.print(f"  [yellow]{report.unmapped_left_out:,} x other parts[/yellow]")
 
 
-def _behind(
+def _wait(
     services: Services, last: Mapping[int, Position], progress: Progress, patience_s: float
-) -> Stage | None:
-    """Wait until what was appended can be asked for; the stage that does not get there.
+) -> tuple[int, str | None]:
+    """Wait until what was appended can be asked for.
 
-    A stage that has never begun in the active target is not waited for, but for the projection.
+    A later stage that has never begun in the active target is not waited for.
+
+    Returns:
+        How many stages have folded it, and the name of one that does not get there.
     """
-    graph = services.graph(services.active())
-    for stage in (PROJECTION, ENRICHMENT):
-        if stage is not PROJECTION and not graph.checkpoints(stage.name):
-            continue
+    begun = {found.stage for found in services.graph(services.active()).checkpoints()}
+    later = [stage for stage in later_stages(begun) if not stage.decides]
+    for number, stage in enumerate([PROJECTION, *later]):
         options = {"stage": stage.name, "doing": stage.name}
         if not wait_until_passed(services, last, progress, patience_s, **options):
-            return stage
-    return None
+            return number, stage.name
+    return 1 + len(later), None
 
 
 def wait_until_passed(

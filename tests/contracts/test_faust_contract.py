@@ -244,7 +244,7 @@ def test_the_worker_takes_these_options() -> None:
 
 FIND_APPS = """
 from faust.cli.base import find_app
-from pipelines.ledger.connect import Entry
+from pipelines.ledger.entries import Entry
 from pipelines.work.stages import STAGES
 print(*[find_app(f"pipelines.work.app:{name}").conf.id for name in STAGES])
 """
