@@ -30,6 +30,7 @@ def person(*facts: Fact) -> Person:
         ["cust-lena", "lena"],
         facts,
         now_ms=timestamp_ms("2026-11-25T09:00:00.000Z"),
+        traits=(),
         sessions=[],
         next_cursor=None,
         meta=partly(PageMeta),
