@@ -135,14 +135,16 @@ def community_gone(number: int, community_id: str, run_id: str) -> Event:
     return consolidated(number, CommunityGone(community_id=community_id, run_id=run_id).payload())
 
 
-def derived(number: int, *traits: str, user: str = "ann", gone: Sequence[str] = ()) -> Event:
+def derived(
+    number: int, *traits: str, user: str = "ann", name: str = "", gone: Sequence[str] = ()
+) -> Event:
     """The decision of what is derived of a user: one trait of each kind, by id."""
     kinds: tuple[TraitKind, ...] = ("pattern", "skill", "interest")
     made = tuple(
         Trait(
             trait_id=own_id,
             kind=kinds[TRAITS.index(own_id)],
-            name=f"what {number} says",
+            name=name or f"what {number} says",
             strength=0.5,
             session_count=3,
             first_seen_ms=START_MS,

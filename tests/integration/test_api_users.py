@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
@@ -12,7 +13,7 @@ import pytest
 
 from consolidation.summary_payloads import summary_id
 from pipelines.work.settings import ApiKey
-from projections.schema import COMMUNITY, MEMBER_OF, SUMMARIZES, SUMMARY
+from projections.schema import COMMUNITY, MEMBER_OF, SUMMARIZES, SUMMARY, TRAIT
 from tests.integration.api_support import ADMIN_KEY, KEYS, READ_KEY, Api, running_api
 from tests.integration.query_support import PATIENT, Memory, ids
 
@@ -34,6 +35,15 @@ def api(redis_url: str, neo4j_url: str) -> Iterator[Api]:
 def memory(neo4j_url: str) -> Iterator[Memory]:
     with neo4j.GraphDatabase.driver(neo4j_url, notifications_min_severity="OFF") as driver:
         yield Memory(driver)
+
+
+SEEN = {
+    "session_count": 3,
+    "event_ids": ["00000000-0000-0000-0000-000000000001"],
+    **dict.fromkeys(("first_seen", "last_seen"), datetime(2026, 1, 1, tzinfo=UTC)),
+    "holds_until": datetime(2100, 1, 1, tzinfo=UTC),
+}
+"""When, and how often."""
 
 
 def derived(memory: Memory, row: Any, own_id: str, users: list[str] | None, **values: Any) -> None:
@@ -95,6 +105,10 @@ def fill(memory: Memory, seed: int) -> dict[str | None, list[str]]:
     )
     derived(memory, SUMMARY, "old", None, scope="agent", scope_id="y", content="mixture", level=3)
     derived(memory, COMMUNITY, "both", ["ann", "bob"], name="mixture", summary="annsecret mixture")
+    for user in ("ann", "bob"):
+        name = f"{user}secret habit"
+        held = {"kind": "pattern", "name": name, "user_id": user, "strength": 0.5}
+        derived(memory, TRAIT, f"of-{user}", [user], **held, **SEEN)
     memory.driver.execute_query("MATCH ()-[r:RELATES_TO]->() SET r.source = 'system'")
     every = [own_id for mine in events.values() for own_id in mine]
     memory.driver.execute_query(
