@@ -238,3 +238,27 @@ def test_keys_say_whose_view_it_is(api: Api, memory: Memory) -> None:
         every = whole.json()
         assert (every["meta"]["user_id"], every["meta"]["withheld"]) == ("*", 0)
         assert named["meta"]["withheld"] == len(every["nodes"]) - len(named["nodes"])
+
+
+def test_what_is_derived_of_a_user_is_shown_to_them_and_to_operators(
+    api: Api, memory: Memory
+) -> None:
+    events = fill(memory, 4)
+    for user in ("ann", "bob"):
+        memory.mention(events[user], user, "user")
+    with api.client(READ_KEY) as reader, api.client(ADMIN_KEY, **{"X-Tenant": "acme"}) as admin:
+        for client, view, shown in (
+            (reader, None, ["annsecret habit"]),
+            (reader, "ann", ["annsecret habit"]),
+            (admin, "*", ["annsecret habit"]),
+            (reader, "bob", []),
+        ):
+            params: dict[str, Any] = {**PATIENT, **({} if view is None else {"user_id": view})}
+            page = client.get("/v1/users/ann", params=params)
+            patterns = page.json().get("patterns", [])
+            assert [one["name"] for one in patterns] == shown, page.text
+        (habit,) = reader.get("/v1/users/ann", params=PATIENT).json()["patterns"]
+        assert habit["event_ids"] == SEEN["event_ids"]
+        assert habit["holds_until"] == "2100-01-01T00:00:00.000Z"
+        text = reader.get("/v1/users/ann/context", params=PATIENT).text
+        assert "usually: annsecret habit (3 sessions" in text
