@@ -123,6 +123,20 @@ class PersonQuery(PastPageQuery):
     max_tokens: MaxTokens = 500
 
 
+class TraitItem(Wire):
+    """What several sessions of a user have in common."""
+
+    name: str
+    strength: float = Field(
+        description="The share of the sessions that could show it and do: above 0, at most 1."
+    )
+    session_count: int = Field(description="That show it.")
+    first_seen: str
+    last_seen: str
+    holds_until: str = Field(description="Unless it is seen again.")
+    event_ids: list[str] = Field(description="That prove it, of the newest sessions first.")
+
+
 class Person(Wire):
     """What is known of a user; every fact names the events that say so."""
 
@@ -134,6 +148,13 @@ class Person(Wire):
     former: list[Fact] = Field(
         description="That ended. One that was contradicted has `expired_at`, too."
     )
+    patterns: list[TraitItem] = Field(
+        description="Habits: tools that are used one after the other, when sessions begin."
+    )
+    skills: list[TraitItem] = Field(
+        description="Tools whose use the user's sessions carry through."
+    )
+    interests: list[TraitItem] = Field(description="What the user's own words name again.")
     next_cursor: str | None
     sessions: list[SessionItem] = Field(description="The newest five that the viewer sees.")
     meta: PageMeta

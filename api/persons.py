@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
-from api.browse_schemas import Person, SessionItem
+from api.browse_schemas import Person, SessionItem, TraitItem
 from api.read_schemas import Fact, PageMeta
 from api.retrieval.fact_words import WISHES
 from api.retrieval.narrative import NOTICE, estimated_tokens, one_line
 from enrichment.vocabulary import relation_words
-from projections.events import timestamp_ms
+from pipelines.graph.reader import GraphNode
+from projections.events import timestamp_ms, timestamp_text
 
 _WISHED: Final = ("### Do", "### Do not")
 """Headings of `WISHES`."""
+_HABITS: Final = "### Seen in several sessions"
+_TOLD_TRAITS: Final = 2
+"""Of each kind."""
 _NOTHING: Final = "Nothing is known of this user.\n"
 
 
@@ -24,6 +28,7 @@ def person_of(
     facts: Sequence[Fact],
     *,
     now_ms: int,
+    traits: Sequence[GraphNode],
     sessions: list[SessionItem],
     next_cursor: str | None,
     meta: PageMeta,
@@ -35,13 +40,18 @@ def person_of(
         entity_id: on the wire.
         names: that the user is known by.
         facts: of the user, whether they hold or not, the newest first.
-        now_ms: the clock that a fact's end is compared with.
+        now_ms: the clock that a fact's end is compared with, and a trait's.
+        traits: of the user, of all kinds, whether they hold or not.
         sessions: the newest ones.
         next_cursor: of the facts behind these.
         meta: of the page.
     """
     former = [fact for fact in facts if _has_ended(fact, now_ms)]
     holding = [fact for fact in facts if not _has_ended(fact, now_ms)]
+    kinds: dict[str, list[TraitItem]] = {"pattern": [], "skill": [], "interest": []}
+    for trait in traits:
+        if trait.properties["holds_until"] > now_ms:
+            kinds[trait.properties["kind"]].append(_trait_item(trait.properties))
     return Person(
         user_id=user_id,
         entity_id=entity_id,
@@ -49,9 +59,20 @@ def person_of(
         facts=[fact for fact in holding if fact.relation not in WISHES],
         wishes=[fact for fact in holding if fact.relation in WISHES],
         former=former,
+        patterns=kinds["pattern"],
+        skills=kinds["skill"],
+        interests=kinds["interest"],
         next_cursor=next_cursor,
         sessions=sessions,
         meta=meta,
+    )
+
+
+def _trait_item(values: Mapping[str, Any]) -> TraitItem:
+    times = ("first_seen", "last_seen", "holds_until")
+    return TraitItem(
+        **{name: values[name] for name in ("name", "strength", "session_count", "event_ids")},
+        **{name: timestamp_text(values[name]) for name in times},
     )
 
 
@@ -93,6 +114,19 @@ def _lines(person: Person) -> Iterator[tuple[str, str]]:
     for fact in person.facts:
         words = f"{relation_words(fact.relation)} {one_line(fact.target.name)}"
         yield heading, f"- {words}, since {fact.valid_from[:10]} {_proof(fact)}"
+    for words, trait in _told(person):
+        many = f"{trait.session_count} sessions, last {trait.last_seen[:10]}"
+        yield _HABITS, f"- {words} ({many}) [{trait.event_ids[0]}]"
+
+
+def _told(person: Person) -> Iterator[tuple[str, TraitItem]]:
+    """The strongest habits and interests, in words; tools that work tell an agent nothing new."""
+    for begin, traits in (
+        ("usually", person.patterns),
+        ("speaks of", person.interests),
+    ):
+        for trait in traits[:_TOLD_TRAITS]:
+            yield f"{begin}: {one_line(trait.name)}", trait
 
 
 def _proof(fact: Fact) -> str:

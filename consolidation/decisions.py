@@ -175,11 +175,13 @@ class ShownPass(NamedTuple):
         answered_until: position of the last request that was answered. A pass answers what it
             finds when it begins, so one that is older was answered too, and comes no more.
         communities_at_ms: when a pass last looked at the communities; None: never.
+        traits_until: position of the last pass that looked at the users; None: none has.
     """
 
     decided_at: Position = START
     answered_until: Position = START
     communities_at_ms: int | None = None
+    traits_until: Position | None = None
 
 
 class Passes:
@@ -225,6 +227,7 @@ class Passes:
             position,
             max([shown.answered_until, *positions]),
             decided.ended_at_ms if decided.communities else shown.communities_at_ms,
+            position if decided.traits else shown.traits_until,
         )
         self._ended[event.tenant] = event, decided
 
@@ -245,6 +248,7 @@ class Passes:
                     "complete": decided.complete,
                     "communities_at": shown.communities_at_ms,
                     "answered_until": tuple(shown.answered_until),
+                    "traits_until": shown.traits_until and tuple(shown.traits_until),
                     "event_id": event.event_id,
                     "decided_at": tuple(shown.decided_at),
                 },

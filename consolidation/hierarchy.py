@@ -15,6 +15,8 @@ from consolidation.payloads import (
     SessionDecided,
     SessionLink,
     SummariesGone,
+    Trait,
+    TraitsDecided,
 )
 from consolidation.summary_payloads import (
     AgentSummary,
@@ -23,6 +25,7 @@ from consolidation.summary_payloads import (
     Summary,
     summary_id,
 )
+from enrichment.names import user_entity_id
 from enrichment.vectors import vector_of
 from projections.events import Event, canonical_json
 from projections.identity import Position
@@ -37,7 +40,16 @@ from projections.operations import (
     RemoveEdge,
     RemoveNode,
 )
-from projections.schema import COMMUNITY, ENTITY, LINKED_TO, MEMBER_OF, SUMMARIZES, SUMMARY
+from projections.schema import (
+    COMMUNITY,
+    ENTITY,
+    LINKED_TO,
+    MEMBER_OF,
+    SUMMARIZES,
+    SUMMARY,
+    TRAIT,
+    TRAIT_EDGES,
+)
 
 
 class DecidedNode(NamedTuple):
@@ -444,3 +456,71 @@ def _owners(decided: CommunityChunk) -> tuple[str, ...] | None:
     if decided.user_ids is None and decided.user_id is not None:
         return (decided.user_id,)
     return decided.user_ids
+
+
+# -- traits ----------------------------------------------------------------------------------------
+
+TraitKey = tuple[str, str]
+"""(tenant, trait_id)"""
+
+
+def user_key(tenant: str, user_id: str) -> EntityKey:
+    """The key of a user's entity."""
+    return tenant, user_entity_id(tenant, user_id)
+
+
+class Traits:
+    """What is derived of users, while decisions are applied in their order.
+
+    Args:
+        shown: those that the decisions name.
+        present: entities that have a node, be it a placeholder.
+    """
+
+    def __init__(self, shown: Mapping[TraitKey, DecidedNode], present: Set[EntityKey]) -> None:
+        self._decided = DecidedNodes(TRAIT.label, shown)
+        self._present = present
+        self._users: dict[TraitKey, EntityKey] = {}
+        """Also of those that a later decision of the batch took away; see `Hierarchy._ends`."""
+
+    def take(self, position: Position, event: Event, decided: TraitsDecided) -> None:
+        """What is new of a user."""
+        for trait in decided.traits:
+            node = _trait_node(position, event, decided.user_ids, trait)
+            if self._decided.write(position, node):
+                self._users[event.tenant, trait.trait_id] = user_key(event.tenant, decided.user_id)
+        for own_id in decided.gone:
+            self._decided.remove(position, (event.tenant, own_id))
+
+    def operations(self) -> Iterator[Operation]:
+        """The traits, and whose they are."""
+        yield from self._decided.operations()
+        for key, user in self._users.items():
+            if user not in self._present:  # enrichment of another partition is behind
+                yield EnsureNode(ENTITY.label, user)
+            if (node := self._decided.nodes.get(key)) is not None:
+                row = TRAIT_EDGES[node.values["kind"]]
+                yield MergeEdge(type=row.type, source=user, target=key)
+
+
+def _trait_node(
+    position: Position, event: Event, user_ids: tuple[str, ...], trait: Trait
+) -> MergeNode:
+    return MergeNode(
+        label=TRAIT.label,
+        key=(event.tenant, trait.trait_id),
+        values={
+            "kind": trait.kind,
+            "name": trait.name,
+            "user_id": user_ids[0],
+            "user_ids": user_ids,
+            "strength": trait.strength,
+            "session_count": trait.session_count,
+            "first_seen": trait.first_seen_ms,
+            "last_seen": trait.last_seen_ms,
+            "holds_until": trait.holds_until_ms,
+            "event_ids": trait.event_ids,
+            "event_id": event.event_id,
+            "decided_at": tuple(position),
+        },
+    )

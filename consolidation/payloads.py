@@ -59,6 +59,12 @@ CHUNK_MEMBERS: Final = 2_000
 """Members of a community in one chunk."""
 MAX_NAME_CHARACTERS: Final = 120
 MAX_SUMMARY_CHARACTERS: Final = 600
+MAX_TRAITS: Final = 20
+"""Of a user."""
+MAX_PROVING: Final = 20
+"""Events that a trait names."""
+LEAST_SESSIONS: Final = 3
+"""Independent ones, before anything is derived of a user."""
 VECTOR_BYTES: Final = 4 * VECTOR_DIMENSIONS
 
 MAX_CAUSES: Final = 3
@@ -199,6 +205,7 @@ class PassDecided(Decided):
         complete: whether it had time for all that there was to do.
         request_ids: event ids of the requests that it answered.
         communities: whether it looked at them.
+        traits: it looked at all users of whom something changed.
     """
 
     kind: Literal["pass"] = "pass"
@@ -208,6 +215,58 @@ class PassDecided(Decided):
     complete: Flag
     request_ids: Annotated[Items[EventId], Field(max_length=MAX_REQUESTS)] = ()
     communities: Flag = False
+    traits: Literal[True] | None = None
+
+
+TraitKind = Literal["pattern", "skill", "interest"]
+
+
+@with_config(PART)
+@dataclass(frozen=True, slots=True, order=True)
+class Trait:
+    """What several sessions of a user have in common.
+
+    Attributes:
+        trait_id: of user, kind and what it is, whatever it is called.
+        kind: a habit, what is carried through, what is spoken of.
+        name: in words.
+        strength: the share of the sessions that could show it and do; above 0, at most 1, a
+            multiple of 0.0001.
+        session_count: that show it.
+        first_seen_ms, last_seen_ms: since the epoch.
+        holds_until_ms: unless it is seen again.
+        event_ids: that prove it, of the newest sessions first.
+    """
+
+    trait_id: Hash
+    kind: TraitKind
+    name: Annotated[str, Text(MAX_NAME_CHARACTERS)]
+    strength: Annotated[float, Strict(), Field(gt=0, le=1)]
+    session_count: Annotated[Whole, Field(ge=LEAST_SESSIONS)]
+    first_seen_ms: Whole
+    last_seen_ms: Whole
+    holds_until_ms: Whole
+    event_ids: Annotated[Different[EventId], Field(min_length=1, max_length=MAX_PROVING)]
+
+
+class TraitsDecided(Decided):
+    """What is new of a user's traits.
+
+    Attributes:
+        user_ids: the user.
+        traits: that are new, or say something else.
+        gone: ids of those that are no more.
+    """
+
+    kind: Literal["traits"] = "traits"
+    user_ids: Annotated[UserIds, Field(min_length=1, max_length=1)]
+    traits: Annotated[Items[Trait], Field(max_length=MAX_TRAITS)] = ()
+    gone: Annotated[Items[Hash], Field(max_length=MAX_GONE)] = ()
+
+    @property
+    def user_id(self) -> str:
+        """The user."""
+        return self.user_ids[0]
 
 
 class Requested(NamedTuple):
@@ -338,6 +397,7 @@ Consolidated = (
     | BoostsDecided
     | CommunityChunk
     | CommunityGone
+    | TraitsDecided
     | PassDecided
 )
 _KINDS: Final[Mapping[str, type[Consolidated]]] = {
@@ -348,6 +408,7 @@ _KINDS: Final[Mapping[str, type[Consolidated]]] = {
     "links": LinksDecided,
     "boosts": BoostsDecided,
     "community": CommunityChunk,
+    "traits": TraitsDecided,
     "pass": PassDecided,
 }
 

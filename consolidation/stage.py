@@ -36,15 +36,19 @@ from consolidation.forgetting_payloads import (
 from consolidation.hierarchy import (
     Communities,
     CommunityKey,
+    DecidedNode,
     EntityKey,
     Hierarchy,
     ShownCommunity,
     ShownSummary,
     SummaryKey,
+    TraitKey,
+    Traits,
     agent_key,
     episode_key,
     keys_around,
     session_key,
+    user_key,
 )
 from consolidation.payloads import (
     AgentDecided,
@@ -57,6 +61,7 @@ from consolidation.payloads import (
     Requested,
     SessionDecided,
     SummariesGone,
+    TraitsDecided,
 )
 from enrichment.importance import importance_score
 from enrichment.names import ACTIVE
@@ -111,6 +116,7 @@ class Facts:
     scopes: Mapping[SessionKey, Sums] = field(default_factory=dict)
     summaries: Mapping[SummaryKey, ShownSummary] = field(default_factory=dict)
     communities: Mapping[CommunityKey, ShownCommunity] = field(default_factory=dict)
+    traits: Mapping[TraitKey, DecidedNode] = field(default_factory=dict)
     joined: Mapping[EntityKey, Position] = field(default_factory=dict)
     entities: Set[EntityKey] = frozenset()
     tombstones: Mapping[EventKey, Tombstone] = field(default_factory=dict)
@@ -138,6 +144,7 @@ class Wanted:
     summaries: set[SummaryKey] = field(default_factory=set)
     communities: dict[CommunityKey, bool] = field(default_factory=dict)
     """True: with its members."""
+    traits: set[TraitKey] = field(default_factory=set)
     entities: set[EntityKey] = field(default_factory=set)
     members: set[EventKey] = field(default_factory=set)
     """Events of which node and tombstone matter."""
@@ -238,6 +245,9 @@ def _want_others(wants: Wanted, event: Event, decision: Decision) -> None:
             wants.entities.update((tenant, one) for one in decision.entity_ids)
         case CommunityGone():
             wants.communities.setdefault((tenant, decision.community_id), False)
+        case TraitsDecided(traits=traits, gone=gone):
+            wants.traits.update((tenant, one) for one in (*(t.trait_id for t in traits), *gone))
+            wants.entities.add(user_key(tenant, decision.user_id))
         case PassDecided():
             wants.tenants.add(tenant)
             wants.requests.update((tenant, one) for one in decision.request_ids)
@@ -276,6 +286,7 @@ class _Fold:
         self._scopes = Scopes(facts.scopes)
         self._hierarchy = Hierarchy(facts.summaries)
         self._communities = Communities(facts.communities, facts.joined, facts.entities)
+        self._traits = Traits(facts.traits, facts.entities)
         self._tombstones = Tombstones(
             facts.tombstones, facts.leaving, facts.neighbours, facts.present
         )
@@ -296,6 +307,7 @@ class _Fold:
         self._tombstones.operations(operations, PROJECTION)
         self._list_recalled()
         operations.extend(self._communities.operations())
+        operations.extend(self._traits.operations())
         operations.extend(self._accesses.operations())
         operations.extend(self._dropped_pairs.operations())
         operations.extend(self._passes.operations())
@@ -327,10 +339,8 @@ class _Fold:
                 self._hierarchy.take_gone(position, event, decision)
             case LinksDecided():
                 self._hierarchy.take_links(position, event, decision)
-            case CommunityChunk():
-                self._communities.take_chunk(position, event, decision)
-            case CommunityGone():
-                self._communities.take_gone(position, event, decision)
+            case CommunityChunk() | CommunityGone() | TraitsDecided():
+                self._take_found(position, event, decision)
             case PassDecided():
                 self._passes.take_pass(position, event, decision)
             case Requested():
@@ -356,6 +366,20 @@ class _Fold:
                     self._scopes.see(session, decision.seen_events, decision.seen_importance)
             case AgentDecided():
                 self._hierarchy.take_agent(position, event, decision)
+
+    def _take_found(
+        self,
+        position: Position,
+        event: Event,
+        decision: CommunityChunk | CommunityGone | TraitsDecided,
+    ) -> None:
+        match decision:
+            case CommunityChunk():
+                self._communities.take_chunk(position, event, decision)
+            case CommunityGone():
+                self._communities.take_gone(position, event, decision)
+            case TraitsDecided():
+                self._traits.take(position, event, decision)
 
     def _take_departure(self, position: Position, event: Event, decision: Decision) -> None:
         tenant, at_ms = event.tenant, event.occurred_at_ms

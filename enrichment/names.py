@@ -115,6 +115,11 @@ def entity_id(tenant: str, canonical_name: str, entity_type: str) -> str:
     return blake2b(text.encode(), digest_size=ID_DIGEST_BYTES).hexdigest()
 
 
+def user_entity_id(tenant: str, user_id: str) -> str:
+    """The id of a user's entity, by the `user_id` of envelopes."""
+    return entity_id(tenant, canonical_name(user_id), "user")
+
+
 SAME_AS_ROUNDS: Final = 5
 """Steps along SAME_AS: a component that is wider is cut, and named by a nearer member."""
 Row = TypeVar("Row", bound=Mapping[str, Any])

@@ -30,7 +30,7 @@ from projections.identity import Position
 Rule = Literal["speaks_for_user", "record_of_user"]
 RULES: Final[tuple[str, ...]] = ("speaks_for_user", "record_of_user")
 _CONFIDENCE = 9_000
-_USER_ROLES = ("user", "human", "customer")
+USER_ROLES = ("user", "human", "customer")
 _PLAIN = frozenset((*USERS, *VOICELESS))
 
 EntityKey = tuple[str, str]
@@ -61,8 +61,8 @@ def speaks_as_user(event: Event, kind: EventKind, content: Any = None) -> bool:
     payload = parsed_json(event.payload if content is None else content)
     role = payload.get("role") if isinstance(payload, Mapping) else None
     if isinstance(role, str):
-        return role.lower() in _USER_ROLES
-    return not type_words(event.event_type).isdisjoint(_USER_ROLES)
+        return role.lower() in USER_ROLES
+    return not type_words(event.event_type).isdisjoint(USER_ROLES)
 
 
 def belongings(

@@ -412,6 +412,32 @@ COMMUNITY: Final = NodeRow(
     meaning="entities that belong together more than with others",
     placeholder="Unnamed",
 )
+TRAIT: Final = NodeRow(
+    label="Trait",
+    key=("tenant", "trait_id"),
+    properties=(
+        _decided("kind", Kind.STRING),
+        _decided("name", Kind.STRING),
+        _decided("user_id", Kind.STRING),
+        _decided("user_ids", Kind.STRINGS),
+        _decided("strength", Kind.FLOAT),
+        _decided("session_count", Kind.INTEGER),
+        _decided("first_seen", Kind.TIME),
+        _decided("last_seen", Kind.TIME),
+        _decided("holds_until", Kind.TIME),
+        # not edges: what proves it may be forgotten, and is named all the same
+        _decided("event_ids", Kind.STRINGS),
+        _decided("event_id", Kind.STRING),
+        _decided_at(),
+        _decided("gone", Kind.BOOLEAN, Merge.DECIDED),
+    ),
+    stage="consolidation",
+    certainty=Certainty.RECORDED,
+    meaning="what several sessions of a user have in common: a habit (`pattern`), a `skill`, "
+    "an `interest`; until when it holds unless it is seen again",
+    indexes=(("tenant", "user_id"),),
+    placeholder="Underived",
+)
 SCOPE: Final = NodeRow(
     label="Scope",
     key=("tenant", "session_id"),
@@ -439,6 +465,7 @@ PASS: Final = NodeRow(
         _decided("complete", Kind.BOOLEAN),
         _decided("communities_at", Kind.TIME),
         Property("answered_until", Kind.INTEGERS, "consolidation", Certainty.POSITION),
+        Property("traits_until", Kind.INTEGERS, "consolidation", Certainty.POSITION),
         _decided("event_id", Kind.STRING),
         _decided_at(),
     ),
@@ -467,6 +494,7 @@ NODES: Final[dict[str, NodeRow]] = {
         ENTITY,
         SUMMARY,
         COMMUNITY,
+        TRAIT,
         CHECKPOINT,
         DEAD_LETTER,
         FORGOTTEN,
@@ -679,6 +707,34 @@ LINKED_TO: Final = EdgeRow(
     key=("reason",),
     cap_per_node=10,
 )
+
+
+def _of_user(type_: str, meaning: str) -> EdgeRow:
+    return EdgeRow(
+        type=type_,
+        source="Entity",
+        target="Trait",
+        properties=(),
+        stage="consolidation",
+        certainty=Certainty.RECORDED,
+        view=View.ENTITY,
+        prov="wasInfluencedBy",
+        weights=_weights(why=0.0, when=0.0, what=0.0, related=0.0, general=0.0),
+        meaning=meaning,
+        origin="ADR-0012",
+    )
+
+
+EXHIBITS_PATTERN: Final = _of_user("EXHIBITS_PATTERN", "a habit of the user")
+HAS_SKILL: Final = _of_user("HAS_SKILL", "what sessions of the user carry through")
+INTERESTED_IN: Final = _of_user("INTERESTED_IN", "what the user speaks of again and again")
+TRAIT_EDGES: Final = {
+    "pattern": EXHIBITS_PATTERN,
+    "skill": HAS_SKILL,
+    "interest": INTERESTED_IN,
+}
+"""From a user to what is derived of them, by its kind."""
+
 EDGES: Final[dict[str, EdgeRow]] = {
     row.type: row
     for row in (
@@ -691,6 +747,7 @@ EDGES: Final[dict[str, EdgeRow]] = {
         SUMMARIZES,
         MEMBER_OF,
         LINKED_TO,
+        *TRAIT_EDGES.values(),
     )
 }
 

@@ -15,6 +15,9 @@ from consolidation.payloads import (
     PassDecided,
     SessionDecided,
     SessionLink,
+    Trait,
+    TraitKind,
+    TraitsDecided,
 )
 from consolidation.summary_payloads import (
     AgentSummary,
@@ -30,6 +33,7 @@ from tests.factories import START_MS, event, event_id
 
 DIGEST = "d" * 32
 ENTITIES = [f"{n:032x}" for n in range(1, 9)]
+TRAITS = ["4" * 32, "5" * 32, "6" * 32]
 COMMUNITIES = ["a" * 32, "b" * 32, "c" * 32]
 
 
@@ -131,6 +135,29 @@ def community_gone(number: int, community_id: str, run_id: str) -> Event:
     return consolidated(number, CommunityGone(community_id=community_id, run_id=run_id).payload())
 
 
+def derived(
+    number: int, *traits: str, user: str = "ann", name: str = "", gone: Sequence[str] = ()
+) -> Event:
+    """The decision of what is derived of a user: one trait of each kind, by id."""
+    kinds: tuple[TraitKind, ...] = ("pattern", "skill", "interest")
+    made = tuple(
+        Trait(
+            trait_id=own_id,
+            kind=kinds[TRAITS.index(own_id)],
+            name=name or f"what {number} says",
+            strength=0.5,
+            session_count=3,
+            first_seen_ms=START_MS,
+            last_seen_ms=START_MS + number,
+            holds_until_ms=START_MS + 1_000 * number,
+            event_ids=(event_id(1), event_id(2)),
+        )
+        for own_id in traits
+    )
+    decided = TraitsDecided(user_ids=(user,), traits=made, gone=tuple(gone))
+    return consolidated(number, decided.payload())
+
+
 def boosted(number: int, boosts: dict[int, float]) -> Event:
     """The decision of boosts, by number of event."""
     named = {event_id(one): boost for one, boost in boosts.items()}
@@ -155,7 +182,9 @@ def requested(number: int) -> Event:
     return system(number, "memory.consolidation_requested", {"reason": "now"})
 
 
-def pass_decided(requests: Iterable[int] = (), *, complete: bool = True) -> PassDecided:
+def pass_decided(
+    requests: Iterable[int] = (), *, complete: bool = True, traits: bool = False
+) -> PassDecided:
     """A pass that answered requests."""
     return PassDecided(
         run_id="run",
@@ -163,9 +192,10 @@ def pass_decided(requests: Iterable[int] = (), *, complete: bool = True) -> Pass
         ended_at_ms=2,
         complete=complete,
         request_ids=tuple(map(event_id, requests)),
+        traits=traits or None,
     )
 
 
-def pass_ended(number: int, requests: Iterable[int] = ()) -> Event:
+def pass_ended(number: int, requests: Iterable[int] = (), *, traits: bool = False) -> Event:
     """A pass ended, and answered requests."""
-    return consolidated(number, pass_decided(requests).payload())
+    return consolidated(number, pass_decided(requests, traits=traits).payload())

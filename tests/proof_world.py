@@ -36,9 +36,11 @@ from pipelines.work.stages import CONSOLIDATION, ENRICHMENT
 from projections.events import Event
 from projections.schema import RELATES_TO, SIMILAR_TO, VECTOR_DIMENSIONS
 from tests.decision_factories import (
+    TRAITS,
     agent_made,
     boosted,
     community,
+    derived,
     episode,
     forgotten,
     linked,
@@ -270,12 +272,13 @@ def decisions(graph: MemoryGraph) -> list[Event]:
         linked(35, "session-1", "session-2"),
         community(36, "a" * 32, [ANN, BERLIN], "run-1"),
         boosted(37, {4: 1.5}),
+        derived(38, *TRAITS),
         *(system(40 + n, "memory.accessed", p) for n, p in enumerate(accessed_payloads(accessed))),
         system(45, "memory.forgotten", dropped.payload()),
         system(46, "memory.forgotten", FactsExpired(facts=tuple(facts[-1:])).payload()),
         forgotten(47, [1, 2]),
         recalled(48, [2]),
-        pass_ended(49),
+        pass_ended(49, traits=True),
         requested(50),
     ]
 

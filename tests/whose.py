@@ -27,6 +27,7 @@ from projections.schema import (
     RELATES_TO,
     SUMMARIZES,
     SUMMARY,
+    TRAIT,
 )
 
 _NAME = re.compile(r"\b(?:[A-Z]|x_)\w{2,}")
@@ -34,6 +35,7 @@ _NAME = re.compile(r"\b(?:[A-Z]|x_)\w{2,}")
 _TOLD = {
     SUMMARY.label: ("content", "gist"),
     COMMUNITY.label: ("name", "summary"),
+    TRAIT.label: ("name",),
 }
 """What is put into words of what was made from events."""
 Whose = Collection[str] | None
@@ -108,6 +110,7 @@ def broken_rules(graph: Graph, tenant: str, events: Iterable[Event]) -> list[str
     return [
         *_texts(graph, tenant, said),
         *_sources(graph, tenant, said),
+        *_proofs(graph, tenant, said),
         *_links(graph, tenant, said),
         *_entities(graph, tenant, said),
         *_facts(graph, tenant, said),
@@ -170,6 +173,14 @@ def _sources(graph: Graph, tenant: str, said: Said) -> Iterator[str]:
             users = {said.users[one] for one in event_ids} - {None}
             if users != {*user_ids}:
                 yield f"Summary says {user_ids}, its events are of {users}"
+
+
+def _proofs(graph: Graph, tenant: str, said: Said) -> Iterator[str]:
+    """What is derived of a user is proved by events of theirs alone."""
+    for node in _nodes(graph, tenant, TRAIT.label, ("user_id", "event_ids")):
+        users = {said.users.get(one) for one in node.values["event_ids"]}
+        if users != {node.values["user_id"]}:
+            yield f"Trait of {node.values['user_id']} is proved by events of {users}"
 
 
 def _links(graph: Graph, tenant: str, said: Said) -> Iterator[str]:

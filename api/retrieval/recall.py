@@ -30,7 +30,7 @@ from api.retrieval.intent import (
 )
 from api.retrieval.query_terms import name_forms, name_terms
 from api.retrieval.ranking import MAX_RANKING
-from enrichment.names import canonical_name, components, entity_id
+from enrichment.names import canonical_name, components, user_entity_id
 from enrichment.stems import words_in
 from enrichment.vocabulary import EdgeType, word_set
 from pipelines.columns.reads import NameReads
@@ -120,7 +120,7 @@ def _own_user(reads: NameReads, recall: Recall) -> list[EntityName]:
     user_id = recall.scope.user_id
     if user_id is None or _OF_ONESELF.isdisjoint(words_in(recall.query.lower())):
         return []
-    own_id = entity_id(recall.scope.tenant, canonical_name(user_id), "user")
+    own_id = user_entity_id(recall.scope.tenant, user_id)
     return reads.found_by_id([own_id])
 
 

@@ -25,10 +25,10 @@ from api.retrieval.recall import entity_named
 from api.routes.facts import fact_history
 from api.routes.sessions import named_events, session_item
 from api.services import Caller, Services, begin_read
-from enrichment.names import canonical_name, entity_id
+from enrichment.names import user_entity_id
 from pipelines.columns.reads import SessionLine, SessionsAsked
-from pipelines.graph.reader import GraphRead
-from pipelines.graph.reads.entities import EntityGroup
+from pipelines.graph.reader import GraphNode, GraphRead
+from pipelines.graph.reads.entities import EntityGroup, EntityReads
 from pipelines.graph.reads.events import EventReads
 from pipelines.graph.reads.facts import FactReads
 from pipelines.graph.rows import ENTITY_PREFIX
@@ -114,6 +114,7 @@ class _Read(NamedTuple):
     group: EntityGroup
     names: list[str]
     facts: list[tuple[tuple[int, str], RecalledFact]]
+    traits: list[GraphNode]
     sessions: list[SessionItem]
     withheld: int | None
 
@@ -131,7 +132,7 @@ async def _person(
     def work() -> _Read | None:
         with services.connections.graph.opened() as graph:
             columns = context.columns(graph.columns)
-            own_id = entity_id(caller.tenant, canonical_name(user_id), "user")
+            own_id = user_entity_id(caller.tenant, user_id)
             group = entity_named(columns, own_id)
             if group is None:
                 return None
@@ -152,6 +153,7 @@ async def _person(
                         limit=query.limit + 1,
                         now_ms=context.now_ms,
                     ),
+                    traits=EntityReads(read, context.scope).traits(user_id),
                     sessions=[session_item(line, quoted) for line in lines],
                     withheld=context.withheld(lambda: reads.withheld(group.ids)),
                 )
@@ -170,6 +172,7 @@ async def _person(
         read.names,
         [fact_of(fact) for _, fact in page if fact.source.entity_id in read.group.ids],
         now_ms=context.now_ms,
+        traits=read.traits,
         sessions=read.sessions,
         next_cursor=next_cursor,
         meta=page_meta(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 from urllib.parse import quote
 
 import typer
@@ -40,7 +40,7 @@ def show(
     api: Api = None,
     key_file: KeyFile = None,
 ) -> None:
-    """Show what is known of a user: wishes, facts that hold and held, sessions."""
+    """Show what is known of a user: wishes, facts that hold and held, habits, sessions."""
     path = f"/v1/users/{quote(user_id, safe='')}"
     seen_as = {"user_id": user or user_id, "record_access": "false", "as_of_position": as_of}
     client = client_for(invocation, api, key_file)
@@ -55,6 +55,9 @@ def show(
     invocation.answer(document, lambda out: _show_person(out, document))
 
 
+_TRAITS: Final = ("patterns", "skills", "interests")
+
+
 def _show_person(out: Console, person: Mapping[str, Any]) -> None:
     if "text" in person:
         out.print(person["text"], end="", markup=False)
@@ -63,7 +66,14 @@ def _show_person(out: Console, person: Mapping[str, Any]) -> None:
     known_as = f", known as {', '.join(names)}" if names else ""
     out.print(f"[bold]{escape(person['user_id'])}[/bold]{escape(known_as)}")
     told = [*person["wishes"], *person["facts"], *person["former"]]
-    show_facts(out, told)
+    if told or not any(person[kind] for kind in _TRAITS):
+        show_facts(out, told)
+    for kind in _TRAITS:
+        for trait in person[kind]:
+            seen = f"{trait['session_count']} sessions, {trait['strength']:.0%}"
+            since, last = trait["first_seen"][:10], trait["last_seen"][:10]
+            out.print(f"{kind[:-1]}: {escape(trait['name'])} [dim]{seen}, {since} to {last}[/dim]")
+            out.print(f"  [dim]{', '.join(trait['event_ids'][:3])}[/dim]")
     if person["sessions"]:
         out.print()
         show_sessions(out, person["sessions"])

@@ -78,6 +78,7 @@ class ConsolidationReport:
         """For JSON."""
         parts = asdict(self.found)
         parts["agents"] = len(self.found.agents)
+        del parts["told"]
         return {
             "ok": True,
             "target": self.target,

@@ -22,7 +22,7 @@ from pipelines.graph.reads.events import EventReads
 from pipelines.graph.reads.facts import FactFilter, FactReads
 from pipelines.graph.reads.scope import Scope
 from pipelines.graph.reads.walk import ALIKE_REASON, CauseReads, edges_between, nodes
-from projections.schema import CAUSED_BY, FOLLOWS, LINKED_TO, SUMMARY
+from projections.schema import CAUSED_BY, FOLLOWS, LINKED_TO, SUMMARY, TRAIT, TRAIT_EDGES
 from tests.contracts.test_columns import NAMES, NOW_MS, World
 from tests.contracts.test_fact_questions import CLAUSES
 from tests.contracts.test_fact_questions import QUESTIONS as FACT_QUESTIONS
@@ -170,6 +170,7 @@ QUESTIONS: Mapping[str, Asked] = {
     "below": on(EntityReads, "below", summaries, (0, ""), 50),
     "links": each(EntityReads, "links", summaries),
     "communities": Asked(_communities),
+    "traits": each(EntityReads, "traits", lambda _: ["ann", "bob", "nobody"]),
     "community": each(EntityReads, "community", lambda w: w.communities),
     "members": each(EntityReads, "members", lambda w: w.communities, "", 50),
     "withheld entities": on(EntityReads, "withheld_entities", ("", ""), None, None),
@@ -208,6 +209,22 @@ class Told(World):
                 "time_range": draw.choice((None, (500, 900), (700, 900))),
             }
             cast(dict[str, Any], node.values).update(values)
+        for number in range(24):
+            users = draw.choice((("ann",), ("bob",)))
+            self._node(
+                TRAIT.label,
+                f"t{number}",
+                kind=draw.choice(tuple(TRAIT_EDGES)),
+                name=f"trait {number}",
+                user_id=users[0],
+                user_ids=users,
+                strength=draw.choice((0.5, 0.75)),
+                session_count=draw.randint(3, 4),
+                holds_until=NOW_MS + draw.randint(-5, 5),
+                event_ids=tuple(draw.sample(self.events, 2)),
+                decided_at=(draw.randrange(30), 0),
+                gone=draw.choice((None, False, True)),
+            )
         for _ in range(40):
             ends = draw.choice(self.summaries), draw.choice(self.summaries)
             told: dict[str, Any] = {

@@ -20,6 +20,7 @@ from pipelines.ledger.wrapping import MasterKey
 from pipelines.work.settings import Settings
 from projections.errors import EventConflict, KeysUnavailable, SubjectErased
 from projections.events import Event, encode_event
+from tests.decision_factories import TRAITS, derived
 from tests.factories import event
 
 pytestmark = pytest.mark.integration
@@ -241,6 +242,7 @@ def decided(payload: dict[str, Any], event_type: str = "memory.consolidated") ->
         (event(1, session_id="s"), Subject("session", "s")),
         (decided({"kind": "episode", "summary": {"user_ids": ["ann"]}}), Subject("user", "ann")),
         (decided({"kind": "links", "user_ids": ["ann"]}), Subject("user", "ann")),
+        (derived(1, TRAITS[0]), Subject("user", "ann")),
         (
             decided({"kind": "community", "user_ids": ["ann", "bob"]}),
             Subject("decision", event(1).event_id),

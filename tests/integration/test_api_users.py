@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
@@ -11,7 +12,7 @@ import pytest
 
 from consolidation.summary_payloads import summary_id
 from pipelines.work.settings import ApiKey
-from projections.schema import COMMUNITY, MEMBER_OF, SUMMARIZES, SUMMARY
+from projections.schema import COMMUNITY, MEMBER_OF, SUMMARIZES, SUMMARY, TRAIT
 from tests.integration.api_support import ADMIN_KEY, KEYS, READ_KEY, Api, running_api
 from tests.integration.query_support import PATIENT, Memory, ids
 
@@ -27,6 +28,15 @@ def api(redis_url: str, neo4j_url: str) -> Iterator[Api]:
     keys = (*KEYS, ApiKey(name="ann", key=ANN_KEY, tenant="acme", role="read", user_id="ann"))
     with running_api(redis_url, neo4j_url, api_keys=keys) as running:
         yield running
+
+
+SEEN = {
+    "session_count": 3,
+    "event_ids": ["00000000-0000-0000-0000-000000000001"],
+    **dict.fromkeys(("first_seen", "last_seen"), datetime(2026, 1, 1, tzinfo=UTC)),
+    "holds_until": datetime(2100, 1, 1, tzinfo=UTC),
+}
+"""When, and how often."""
 
 
 def derived(memory: Memory, row: Any, own_id: str, users: list[str] | None, **values: Any) -> None:
@@ -88,6 +98,10 @@ def fill(memory: Memory, seed: int) -> dict[str | None, list[str]]:
     )
     derived(memory, SUMMARY, "old", None, scope="agent", scope_id="y", content="mixture", level=3)
     derived(memory, COMMUNITY, "both", ["ann", "bob"], name="mixture", summary="annsecret mixture")
+    for user in ("ann", "bob"):
+        name = f"{user}secret habit"
+        held = {"kind": "pattern", "name": name, "user_id": user, "strength": 0.5}
+        derived(memory, TRAIT, f"of-{user}", [user], **held, **SEEN)
     memory.driver.execute_query("MATCH ()-[r:RELATES_TO]->() SET r.source = 'system'")
     every = [own_id for mine in events.values() for own_id in mine]
     memory.driver.execute_query(
@@ -217,3 +231,27 @@ def test_keys_say_whose_view_it_is(api: Api, memory: Memory) -> None:
         every = whole.json()
         assert (every["meta"]["user_id"], every["meta"]["withheld"]) == ("*", 0)
         assert named["meta"]["withheld"] == len(every["nodes"]) - len(named["nodes"])
+
+
+def test_what_is_derived_of_a_user_is_shown_to_them_and_to_operators(
+    api: Api, memory: Memory
+) -> None:
+    events = fill(memory, 4)
+    for user in ("ann", "bob"):
+        memory.mention(events[user], user, "user")
+    with api.client(READ_KEY) as reader, api.client(ADMIN_KEY, **{"X-Tenant": "acme"}) as admin:
+        for client, view, shown in (
+            (reader, None, ["annsecret habit"]),
+            (reader, "ann", ["annsecret habit"]),
+            (admin, "*", ["annsecret habit"]),
+            (reader, "bob", []),
+        ):
+            params: dict[str, Any] = {**PATIENT, **({} if view is None else {"user_id": view})}
+            page = client.get("/v1/users/ann", params=params)
+            patterns = page.json().get("patterns", [])
+            assert [one["name"] for one in patterns] == shown, page.text
+        (habit,) = reader.get("/v1/users/ann", params=PATIENT).json()["patterns"]
+        assert habit["event_ids"] == SEEN["event_ids"]
+        assert habit["holds_until"] == "2100-01-01T00:00:00.000Z"
+        text = reader.get("/v1/users/ann/context", params=PATIENT).text
+        assert "usually: annsecret habit (3 sessions" in text

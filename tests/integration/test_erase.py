@@ -36,7 +36,7 @@ from pipelines.work.deciding import Decider
 from projections.errors import OperationFailed, SubjectErased
 from projections.events import timestamp_ms
 from projections.identity import START
-from tests.decision_factories import COMMUNITIES, ENTITIES, community
+from tests.decision_factories import COMMUNITIES, ENTITIES, TRAITS, community, derived
 from tests.factories import event
 from tests.integration.api_support import (
     ADMIN_KEY,
@@ -525,3 +525,24 @@ def test_what_was_decided_of_several_goes_if_it_names_the_erased(plain: Consolid
     entry = stack.ledger.find(*naming.key)
     assert entry is not None
     assert (entry.event().event_type, entry.event().payload) == ("memory.erased", None)
+
+
+def test_what_was_derived_of_the_erased_goes_and_that_of_others_stays(plain: Consolidated) -> None:
+    stack = plain.stack
+    of_ann, of_bob = (
+        derived(number, own_id, user=user, name=name)
+        for number, own_id, user, name in (
+            (80, TRAITS[0], "ann", f"feeds {CANARY}s"),
+            (81, TRAITS[1], "bob", "feeds sparrows"),
+        )
+    )
+    plain.take_in(of_ann, of_bob)
+    kept = "MATCH (n:Entity)-->(t:Trait) WHERE NOT t:Underived RETURN t.user_id, t.name"
+    assert sorted(stack.cypher(kept))[0] == ["ann", f"feeds {CANARY}s"]
+    key_id = begin_erasure(stack.ledger, "default", Subject("user", "ann"), reason="", by="x")
+    erase.finish(stack.services, key_id)
+    plain.fold()
+    assert stack.cypher(kept) == [["bob", "feeds sparrows"]]
+    assert hits(repr(stack.dump()), [CANARY, "'ann'"]) == []
+    report = verify(stack.services)
+    assert report.ok, report.differences

@@ -36,8 +36,10 @@ from projections.schema import (
 )
 from tests.decision_factories import (
     COMMUNITIES,
+    TRAITS,
     community,
     community_gone,
+    derived,
     episode_decided,
     pass_decided,
     said_of,
@@ -171,6 +173,18 @@ def _community(shown: Shown) -> list[Made]:
     return [(CONSOLIDATED, cast(dict[str, Any], made.payload))]
 
 
+def _traits(shown: Shown) -> list[Made]:
+    """Of one of two users some traits, and that others are no more."""
+    chosen = shown.some(TRAITS, 2)
+    made = derived(
+        1 + shown.numbers[5] % 9,
+        *chosen,
+        user=f"user-{shown.numbers[4] % 2}",
+        gone=[one for one in TRAITS if one not in chosen][: shown.numbers[6] % 3],
+    )
+    return [(CONSOLIDATED, cast(dict[str, Any], made.payload))]
+
+
 def _boosts(shown: Shown) -> list[Made]:
     boosts = {node.key[1]: 0.25 * (shown.numbers[5] % 4) for node in shown.some(shown.events)}
     return [(CONSOLIDATED, BoostsDecided(boosts=boosts).payload())] if boosts else []
@@ -268,6 +282,7 @@ _DECIDERS: tuple[Callable[[Shown], list[Made]], ...] = (
     _links,
     _community,
     _community,
+    _traits,
     _boosts,
     _forget,
     _forget,

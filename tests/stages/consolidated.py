@@ -17,10 +17,12 @@ from projections.schema import FOLLOWS
 from tests.decision_factories import (
     COMMUNITIES,
     ENTITIES,
+    TRAITS,
     agent_made,
     boosted,
     community,
     community_gone,
+    derived,
     episode,
     episode_id,
     forgotten,
@@ -58,7 +60,8 @@ def story() -> list[list[Event]]:
             boosted(107, {1: 1.5, 4: 0.5, 5: 0.5}),
             community(108, COMMUNITIES[0], ENTITIES[:4], "run-1"),
             community(109, COMMUNITIES[1], ENTITIES[4:], "run-1"),
-            pass_ended(110, [100]),
+            derived(112, *TRAITS),
+            pass_ended(110, [100], traits=True),
         ],
         [requested(111), event(30, at=95, session_id="session-1")],
         [
@@ -80,6 +83,9 @@ def story() -> list[list[Event]]:
             community_gone(134, COMMUNITIES[1], "run-2"),
             linked(135, "session-0", "session-1"),
             boosted(136, {13: 1.0}),
+            derived(138, TRAITS[0], TRAITS[2], gone=TRAITS[1:2]),
+            derived(139, TRAITS[1], gone=TRAITS[2:]),
+            derived(140, TRAITS[0], gone=TRAITS[1:2]),
             pass_ended(137, []),
         ],
     ]

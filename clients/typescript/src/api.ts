@@ -386,7 +386,7 @@ export interface components {
              * Type
              * @enum {string}
              */
-            type: "FOLLOWS" | "CAUSED_BY" | "SIMILAR_TO" | "REFERENCES" | "RELATES_TO" | "SAME_AS" | "SUMMARIZES" | "MEMBER_OF" | "LINKED_TO";
+            type: "FOLLOWS" | "CAUSED_BY" | "SIMILAR_TO" | "REFERENCES" | "RELATES_TO" | "SAME_AS" | "SUMMARIZES" | "MEMBER_OF" | "LINKED_TO" | "EXHIBITS_PATTERN" | "HAS_SKILL" | "INTERESTED_IN";
             /** Properties */
             properties: {
                 [key: string]: unknown;
@@ -991,7 +991,7 @@ export interface components {
              * Type
              * @enum {string}
              */
-            type: "Event" | "Entity" | "Summary" | "Community";
+            type: "Event" | "Entity" | "Summary" | "Community" | "Trait";
             /**
              * Attributes
              * @description Properties of its type; null: not set.

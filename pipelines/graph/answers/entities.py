@@ -18,6 +18,7 @@ from projections.schema import (
     SAME_AS,
     SUMMARIZES,
     SUMMARY,
+    TRAIT,
     NodeRow,
 )
 
@@ -159,6 +160,14 @@ def _community_of(seen: Seen) -> list[Row]:
     return _shown(COMMUNITY, seen.visible_nodes(COMMUNITY, [seen.given["id"]]))
 
 
+def _traits(seen: Seen) -> list[Row]:
+    traits = seen.paged(TRAIT, TRAIT.indexes[0], (seen.given["of"],))
+    shown = [node for node in traits if seen.visible(TRAIT, node)]
+    strongest = ("session_count", "strength")
+    shown.sort(key=lambda node: (*(-node.values[name] for name in strongest), node.key))
+    return _shown(TRAIT, shown)
+
+
 def _all_members(seen: Seen) -> list[FoundNode]:
     """Entities of a community that the viewer sees, by id."""
     own_id = seen.given["id"]
@@ -211,6 +220,7 @@ ANSWERS: Final[Mapping[str, Answer]] = {
     asked.LINKS: _links,
     asked.COMMUNITIES: _communities,
     asked.COMMUNITY_OF: _community_of,
+    asked.TRAITS: _traits,
     asked.MEMBERS: _members,
     asked.WITHHELD_ENTITIES: _withheld_entities,
     asked.WITHHELD_BELOW: _withheld_below,

@@ -34,6 +34,7 @@ from projections.schema import (
     SAME_AS,
     SUMMARIZES,
     SUMMARY,
+    TRAIT,
 )
 
 MAX_PREFIXED: Final = 200
@@ -124,6 +125,12 @@ COMMUNITY_OF: Final = f"""
 MATCH (c:{COMMUNITY.label} {{tenant: $tenant, community_id: $id}})
 WHERE {visible(COMMUNITY, "c")}
 RETURN {node_columns("c", COMMUNITY)} AS node
+"""
+TRAITS: Final = f"""
+MATCH (t:{TRAIT.label})
+WHERE t.tenant = $tenant AND t.user_id = $of AND {visible(TRAIT, "t")}
+RETURN {node_columns("t", TRAIT)} AS node
+ORDER BY t.session_count DESC, t.strength DESC, t.trait_id
 """
 _IN_COMMUNITY = f"""
       (c:{COMMUNITY.label} {{tenant: $tenant, community_id: $id}})
@@ -356,6 +363,11 @@ class EntityReads(ScopedReads):
         for row in self._rows(COMMUNITY_OF, id=community_id):
             return _node(COMMUNITY.label, "community_id", row["node"])
         return None
+
+    def traits(self, user_id: str) -> list[GraphNode]:
+        """What is derived of a user, of all kinds: what most sessions show first."""
+        rows = self._rows(TRAITS, of=user_id)
+        return [_node(TRAIT.label, "trait_id", row["node"]) for row in rows]
 
     def members(self, community_id: str, after: str, limit: int) -> list[str]:
         """Ids of the entities of a community behind an id, sorted."""

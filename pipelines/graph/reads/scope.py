@@ -25,6 +25,7 @@ from projections.schema import (
     REFERENCES,
     RELATES_TO,
     SUMMARY,
+    TRAIT,
     EdgeRow,
     NodeRow,
 )
@@ -163,7 +164,7 @@ def stands(row: NodeRow, variable: str) -> str:
         tests.append(f"NOT coalesce({variable}.gone, false)")
     if row is EVENT:
         then = _then(known(variable))
-    if row in (SUMMARY, COMMUNITY):
+    if row in (SUMMARY, COMMUNITY, TRAIT):
         then = _then(f"{variable}.decided_at <= $until")
     return " AND ".join(tests) + then
 

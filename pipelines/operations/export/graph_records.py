@@ -8,7 +8,7 @@ quarters of the bytes. Bookkeeping (checkpoints, tombstones, histories) is no me
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 from pipelines.graph.port import Graph
 from pipelines.graph.rows import RETRIEVED, FoundEdge, FoundNode, wire_id
@@ -16,8 +16,10 @@ from pipelines.operations.export.selection import EXPORTING, ExportReport
 from pipelines.work.services import Progress
 from projections.events import timestamp_text
 from projections.operations import Key
-from projections.schema import EDGES, EdgeRow, Kind, NodeRow, Property
+from projections.schema import EDGES, TRAIT, EdgeRow, Kind, NodeRow, Property
 
+EXPORTED: Final = (*RETRIEVED, TRAIT)
+"""Labels that are memory, also what no answer to a question holds."""
 _STEP = 500
 """Of progress."""
 _UNWRITTEN = (Kind.VECTOR, Kind.BYTES)
@@ -64,7 +66,7 @@ def nodes(
     Raises:
         GraphUnavailable: the graph went away.
     """
-    for row in RETRIEVED:
+    for row in EXPORTED:
         properties = written(row)
         for streamed in _stream(graph, row.label, properties, tenant):
             node = cast(FoundNode, streamed)

@@ -14,8 +14,7 @@ from xml.sax.saxutils import escape, quoteattr
 import orjson
 
 from pipelines.graph.port import Graph
-from pipelines.graph.rows import RETRIEVED
-from pipelines.operations.export.graph_records import edges, nodes, written
+from pipelines.operations.export.graph_records import EXPORTED, edges, nodes, written
 from pipelines.operations.export.selection import ExportReport
 from pipelines.work.services import Progress
 from projections.schema import EDGES, EdgeRow, Kind, NodeRow
@@ -37,7 +36,7 @@ def graphml(
         GraphUnavailable: the graph went away.
     """
     yield _HEAD.encode()
-    yield from _keys("node", RETRIEVED, ("label", "placeholder"))
+    yield from _keys("node", EXPORTED, ("label", "placeholder"))
     yield from _keys("edge", EDGES.values(), ("type",))
     yield b'<graph id="recollect" edgedefault="directed">\n'
     for node in nodes(graph, tenant, report, progress):

@@ -35,6 +35,7 @@ from projections.schema import (
     SAME_AS,
     SIMILAR_TO,
     SUMMARIZES,
+    TRAIT_EDGES,
 )
 
 PREFIX: Final = "recollect"
@@ -62,6 +63,10 @@ RELATIONS: Final[Mapping[str, Relation | None]] = {
     SAME_AS.type: Relation("alternateOf", "prov:alternate1", "prov:alternate2"),
     SUMMARIZES.type: Relation("alternateOf", "prov:alternate1", "prov:alternate2"),
     MEMBER_OF.type: Relation("hadMember", "prov:entity", "prov:collection"),
+    **dict.fromkeys(
+        (row.type for row in TRAIT_EDGES.values()),
+        Relation("wasInfluencedBy", "prov:influencer", "prov:influencee"),
+    ),
     # PROV has no term for it, and the times of activities say the same
     FOLLOWS.type: None,
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from consolidation.decisions import decision_event
 from consolidation.payloads import CONSOLIDATED_EVENT
@@ -15,6 +15,15 @@ Append = Callable[[Sequence[Event]], None]
 
 AgentPart = tuple[str, str, tuple[str, ...]]
 """Whose sessions of an agent are told together: (tenant, agent id, users)."""
+
+
+class UserSession(NamedTuple):
+    """A session of one user that was summarised."""
+
+    user_id: str
+    ended_at_ms: int
+    session_id: str
+
 
 NO_DIGEST: Final = ""
 """Of what is decided anew: the digest, or fingerprint, of nothing that there is."""
@@ -27,6 +36,7 @@ class PassReport:
     Attributes:
         events_forgotten: by tier.
         complete: it had time for all that there was to do.
+        told: sessions of one user that were summarised.
     """
 
     sessions: int = 0
@@ -36,6 +46,7 @@ class PassReport:
     links_written: int = 0
     boosts_written: int = 0
     communities_written: int = 0
+    traits_written: int = 0
     events_forgotten: dict[str, int] = field(default_factory=dict)
     pairs_dropped: int = 0
     entities_archived: int = 0
@@ -43,6 +54,7 @@ class PassReport:
     facts_expired: int = 0
     complete: bool = True
     agents: set[AgentPart] = field(default_factory=set)
+    told: set[UserSession] = field(default_factory=set)
 
     def add(self, other: PassReport) -> None:
         """Count what another part of the pass did, too."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from consolidation.decay import HOUR_MS
 from consolidation.payloads import PassDecided
@@ -25,7 +26,9 @@ from pipelines.operations.passes.scopes import (
     tenants_of,
 )
 from pipelines.operations.passes.sessions import LeftOver, decide_agents, decide_sessions, left_over
+from pipelines.operations.passes.traits import decide_traits
 from projections.events import Event
+from projections.identity import START
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,13 @@ class Pass:
         return report
 
 
+class _Looked(NamedTuple):
+    """What a pass looked at to the end, of what it does not look at each time."""
+
+    traits: bool = False
+    communities: bool = False
+
+
 class _TenantPass:
     """The part of a pass that is about one tenant."""
 
@@ -126,7 +136,7 @@ class _TenantPass:
         graph, tenant = self._deciding.graph, self._tenant
         requests = requests_of(graph, tenant)
         last = last_pass(graph, tenant)
-        whole, looked = any(scope.is_whole for scope in self._scopes), False
+        whole, looked = any(scope.is_whole for scope in self._scopes), _Looked()
         # a pass of a few sessions would take longer to look for it than for its work
         before = left_over(graph, tenant) if whole else LeftOver()
         self._report.agents |= {*before.agents}
@@ -136,14 +146,17 @@ class _TenantPass:
         decide_agents(self._deciding, self._report)
         if whole:
             requested = any(one.asked == (None, None) for one in requests)
-            looked = self._decide_communities(last, requested=requested)
+            looked = _Looked(
+                self._decide_traits(last, before),
+                self._decide_communities(last, requested=requested),
+            )
             self._forget()
         answered = tuple(
             one.event_id
             for one in requests
             if self._report.complete and any(scope.answers(one.asked) for scope in self._scopes)
         )
-        if self._decisions or answered or looked:
+        if self._decisions or answered or any(looked):
             self._end(last, answered, looked)
         self._await_applied()
         return self._report
@@ -157,6 +170,15 @@ class _TenantPass:
         if self._decisions > self._waited_for:
             self._waited_for = self._decisions
             self._whole.applied()
+
+    def _decide_traits(self, last: LastPass, before: LeftOver) -> bool:
+        """Look at the users of whom something changed; whether there were any, to the end."""
+        since = START if self._deciding.anew else last.traits_until or START
+        changed = decide_traits(
+            self._deciding, self._tenant, self._report, before.told, since=since
+        )
+        self._await_applied()
+        return changed and self._report.complete
 
     def _decide_communities(self, last: LastPass, *, requested: bool) -> bool:
         """Look at the communities, if it is time; whether that was done to the end."""
@@ -184,7 +206,7 @@ class _TenantPass:
                 decide(self._deciding, self._policy_of, self._tenant, self._report)
                 self._await_applied()
 
-    def _end(self, last: LastPass, answered: tuple[str, ...], looked: bool) -> None:
+    def _end(self, last: LastPass, answered: tuple[str, ...], looked: _Looked) -> None:
         deciding, complete = self._deciding, self._report.complete
         decided = PassDecided(
             run_id=deciding.run_id,
@@ -192,7 +214,8 @@ class _TenantPass:
             ended_at_ms=deciding.now_ms,
             complete=complete,
             request_ids=answered,
-            communities=looked,
+            communities=looked.communities,
+            traits=looked.traits or None,
         )
-        about = ("pass", last.decided_at, complete, looked, *answered)
+        about = ("pass", last.decided_at, complete, *looked, *answered)
         deciding.append([deciding.decision(self._tenant, decided.payload(), *about)])

@@ -62,11 +62,13 @@ class LastPass(NamedTuple):
         decided_at: position of its decision.
         ended_at_ms: when it ended.
         communities_at_ms: when a pass last looked at the communities.
+        traits_until: position of the last pass that looked at the users.
     """
 
     decided_at: Position | None = None
     ended_at_ms: int | None = None
     communities_at_ms: int | None = None
+    traits_until: Position | None = None
 
 
 def due(graph: Reads, reflection_importance: int = REFLECTION_IMPORTANCE) -> list[PassScope]:
@@ -141,8 +143,8 @@ def requests_of(graph: Reads, tenant: str) -> list[PendingRequest]:
 
 def last_pass(graph: Reads, tenant: str) -> LastPass:
     """What the graph shows of the last pass."""
-    names = ("decided_at", "ended_at", "communities_at")
+    names = ("decided_at", "ended_at", "communities_at", "traits_until")
     for node in graph.nodes(PASS.label, [(tenant,)], names).values():
-        decided_at, ended_at_ms, communities_at_ms = (node.values[name] for name in names)
-        return LastPass(position_of(decided_at), ended_at_ms, communities_at_ms)
+        decided_at, ended_at_ms, communities_at_ms, until = (node.values[name] for name in names)
+        return LastPass(position_of(decided_at), ended_at_ms, communities_at_ms, position_of(until))
     return LastPass()

@@ -24,7 +24,13 @@ from consolidation.summary_payloads import (
 )
 from pipelines.graph.port import Reads, pages
 from pipelines.graph.rows import End, FoundNode
-from pipelines.operations.passes.deciding import NO_DIGEST, AgentPart, Deciding, PassReport
+from pipelines.operations.passes.deciding import (
+    NO_DIGEST,
+    AgentPart,
+    Deciding,
+    PassReport,
+    UserSession,
+)
 from pipelines.operations.passes.linking import Linking
 from pipelines.operations.passes.node_values import parsed_summary, position_of
 from pipelines.operations.passes.scopes import PassScope
@@ -88,17 +94,20 @@ class LeftOver(NamedTuple):
         session_ids: that were told before it was written down whose events that took.
         agents: of which a session was summarised after they were: a pass that was cut short after
             its sessions left them so.
+        told: sessions of users, and the positions of the decisions about them.
     """
 
     session_ids: Collection[str] = ()
     agents: Collection[AgentPart] = ()
+    told: Mapping[UserSession, Position] = {}
 
 
 def left_over(graph: Reads, tenant: str) -> LeftOver:
     """What nothing else tells that it is to be looked at: it reads the summaries of a tenant."""
     untold: set[str] = set()
     behind: dict[Key, Key] = {}
-    names = ("level", "session_id", "user_ids", "decided_at")
+    told: dict[UserSession, Position] = {}
+    names = ("level", "session_id", "user_ids", "decided_at", "time_range")
     for page in pages(
         graph, SUMMARY.label, SUMMARY.key, (tenant,), properties=names, size=SUMMARIES_AT_ONCE
     ):
@@ -107,7 +116,12 @@ def left_over(graph: Reads, tenant: str) -> LeftOver:
             node.values["session_id"] for node in sessions if node.values["user_ids"] is None
         }
         behind |= _behind(graph, sessions)
-    return LeftOver(sorted(untold), _agents_behind(graph, tenant, behind))
+        for node in sessions:
+            if len(users := list(node.values["user_ids"] or ())) == 1:
+                ended_at_ms = node.values["time_range"][1]
+                session = UserSession(users[0], ended_at_ms, node.values["session_id"])
+                told[session] = position_of(node.values["decided_at"]) or START
+    return LeftOver(sorted(untold), _agents_behind(graph, tenant, behind), told)
 
 
 def decide_sessions(
@@ -245,6 +259,8 @@ def _decisions(
     if sessions:
         report.sessions_written += 1
     for own_id, summary in sessions.items():
+        if len(users := summary.user_ids or ()) == 1:
+            report.told.add(UserSession(users[0], summary.ended_at_ms, summary.session_id))
         session = SessionDecided(
             summary=summary,
             seen_events=changed.state.event_count,

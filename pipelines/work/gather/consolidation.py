@@ -56,6 +56,7 @@ from projections.schema import (
     SCOPE,
     SUMMARIZES,
     SUMMARY,
+    TRAIT,
 )
 
 _DECIDED = ("decided_at", "gone", "gone_decided_at")
@@ -129,6 +130,10 @@ class _Gathering:
             scopes=self._scopes(),
             summaries=self._summaries(),
             communities=self._communities(),
+            traits={
+                _pair(key): _subject(node)
+                for key, node in self._nodes(TRAIT.label, self._wanted.traits, _DECIDED).items()
+            },
             joined=joined,
             entities=entities,
             tombstones=tombstones,
@@ -440,13 +445,14 @@ class _Gathering:
         return joined, {_pair(key) for key in nodes}
 
     def _passes(self) -> dict[str, ShownPass]:
-        shown = ("decided_at", "answered_until", "communities_at")
+        shown = ("decided_at", "answered_until", "communities_at", "traits_until")
         nodes = self._nodes(PASS.label, {(tenant,) for tenant in self._wanted.tenants}, shown)
         return {
             key[0]: ShownPass(
                 _position(node.values["decided_at"]) or START,
                 _position(node.values["answered_until"]) or START,
                 node.values["communities_at"],
+                _position(node.values["traits_until"]),
             )
             for key, node in nodes.items()
         }

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from api.browse_schemas import Person
 from api.persons import person_markdown, person_of
 from api.read_schemas import Fact, FactEntity, FactProvenance, PageMeta
+from pipelines.graph.reader import GraphNode
 from projections.events import timestamp_ms
 from tests.factories import partly
 
@@ -23,13 +25,14 @@ def fact(relation: str, value: str, **fields: Any) -> Fact:
     return partly(Fact, **{**given, **fields})
 
 
-def person(*facts: Fact) -> Person:
+def person(*facts: Fact, traits: Sequence[GraphNode] = ()) -> Person:
     return person_of(
         "cust-lena",
         "entity:lena",
         ["cust-lena", "lena"],
         facts,
         now_ms=timestamp_ms("2026-11-25T09:00:00.000Z"),
+        traits=traits,
         sessions=[],
         next_cursor=None,
         meta=partly(PageMeta),
@@ -94,3 +97,36 @@ def test_what_does_not_fit_is_left_out_from_the_end() -> None:
 def test_of_nobody_known_nothing_is_told() -> None:
     nobody = person().model_copy(update={"names": ["cust-lena"]})
     assert person_markdown(nobody, 500) == "Nothing is known of this user.\n"
+
+
+def trait(
+    kind: str, name: str, until: str = "2027-01-01T00:00:00.000Z", **values: Any
+) -> GraphNode:
+    seen = timestamp_ms("2026-11-20T09:00:00.000Z")
+    held = {"kind": kind, "name": name, "strength": 0.8, "session_count": 4, "event_ids": ["e1"]}
+    times = {"first_seen": seen, "last_seen": seen, "holds_until": timestamp_ms(until)}
+    return GraphNode("Trait", name, {**held, **times, **values})
+
+
+def test_what_recurs_stands_by_its_kind_as_long_as_it_holds() -> None:
+    known = person(
+        traits=[
+            trait("pattern", "lookup, then refund"),
+            trait("skill", "refund"),
+            trait("interest", "Nordisk"),
+            trait("interest", "Oslo", until="2026-11-25T08:59:59.999Z"),
+        ]
+    )
+    assert [one.name for one in known.patterns] == ["lookup, then refund"]
+    assert [one.name for one in known.skills] == ["refund"]
+    assert [one.name for one in known.interests] == ["Nordisk"]
+
+
+def test_the_block_says_the_strongest_habits_and_interests_last() -> None:
+    many = [trait("pattern", f"habit {number}") for number in range(5)]
+    lines = person_markdown(person(*FACTS, traits=[*many, trait("skill", "refund")]), 500)
+    assert lines.splitlines()[-3:] == [
+        "### Seen in several sessions",
+        "- usually: habit 0 (4 sessions, last 2026-11-20) [e1]",
+        "- usually: habit 1 (4 sessions, last 2026-11-20) [e1]",
+    ]

@@ -13,11 +13,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from pipelines.graph.rows import RETRIEVED
 from pipelines.ledger.entries import Entry
 from pipelines.ledger.ledger import Tail
 from pipelines.local.private_files import written_whole
 from pipelines.operations.export.events import event_lines
+from pipelines.operations.export.graph_records import EXPORTED
 from pipelines.operations.export.prov import RELATIONS
 from pipelines.operations.export.run import export
 from pipelines.operations.export.selection import ExportReport, Format, Selection
@@ -243,7 +243,7 @@ def test_a_selection_that_a_form_does_not_know_is_refused(
 
 def counted(world: World) -> dict[str, int]:
     """Nodes that can be retrieved, and edges; placeholders are nodes of a file."""
-    names = [row.label for row in RETRIEVED] + list(EDGES)
+    names = [row.label for row in EXPORTED] + list(EDGES)
     counts = {name: sum(1 for _ in world.graph.stream(name)) for name in names}
     return {name: count for name, count in counts.items() if count}
 

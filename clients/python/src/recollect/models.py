@@ -479,6 +479,22 @@ class FactsResponse(Answered):
     meta: FactsMeta
 
 
+class TraitItem(Answered):
+    """What several sessions of a user have in common."""
+
+    name: str
+    strength: float
+    """The share of the sessions that could show it and do: above 0, at most 1."""
+    session_count: int
+    """That show it."""
+    first_seen: str
+    last_seen: str
+    holds_until: str
+    """Unless it is seen again."""
+    event_ids: list[str]
+    """That prove it, of the newest sessions first."""
+
+
 class SessionItem(Answered):
     """A session of a list, by those of its events that the viewer sees."""
 
@@ -513,6 +529,12 @@ class Person(Answered):
     """What the user prefers and avoids, the newest first."""
     former: list[Fact]
     """That ended. One that was contradicted has `expired_at`, too."""
+    patterns: list[TraitItem]
+    """Habits: tools that are used one after the other, when sessions begin."""
+    skills: list[TraitItem]
+    """Tools whose use the user's sessions carry through."""
+    interests: list[TraitItem]
+    """What the user's own words name again."""
     next_cursor: str | None
     sessions: list[SessionItem]
     """The newest five that the viewer sees."""

@@ -1,0 +1,370 @@
+"""What is derived of a user from several sessions: habits, skills and interests. Rules, no model.
+
+Nothing is said of fewer than LEAST_SESSIONS sessions, nothing without the events that show it, and
+nothing of what a person is (see `is_protected`). It is a function of the sessions alone: how long
+something holds unless it is seen again follows from when it was seen, so time decides nothing anew.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from hashlib import blake2b
+from itertools import groupby
+from math import comb, log2
+from typing import Final, NamedTuple
+
+from consolidation.actions import actions, is_by_user, things_of
+from consolidation.decay import DAY_MS
+from consolidation.payloads import (
+    LEAST_SESSIONS,
+    MAX_NAME_CHARACTERS,
+    MAX_PROVING,
+    Trait,
+    TraitKind,
+)
+from consolidation.sources import Mentioned, SourceEvent
+from consolidation.summary_payloads import SUMMARY_DIGEST_BYTES
+from enrichment.event_kinds import EventKind, type_words
+from enrichment.patterns import identifiers
+from enrichment.persons import USER_ROLES
+from enrichment.vocabulary import cut
+from projections.identity import SEPARATOR
+
+MOST_SESSIONS: Final = 50
+"""The newest ones of a user, from which all is derived."""
+HALF_LIVES_MS: Final[Mapping[TraitKind, int]] = {
+    "pattern": 90 * DAY_MS,
+    "skill": 90 * DAY_MS,
+    "interest": 30 * DAY_MS,
+}
+MOST_HALF_LIVES: Final = 2
+"""That something holds at most without being seen, however often it was seen before."""
+MOST_OF_A_KIND: Final[Mapping[TraitKind, int]] = {"pattern": 5, "skill": 5, "interest": 10}
+MOST_STEPS: Final = 5
+"""Tools of a sequence, of which there are two at least."""
+CARRIED_THROUGH: Final = 0.75
+"""Of the sessions that use a tool: so many end its use with success, or it is no skill."""
+LEAST_BEGUN: Final = 5
+"""Days, or parts of days, on which sessions begin, before anything is said of when they do."""
+BY_CHANCE: Final = 0.01
+"""How likely it may be that sessions which begin at any time look as if they had a habit."""
+WORKING_DAYS: Final = 5
+"""Of a week, and"""
+WAKING_PARTS: Final = 2
+"""of a day, among which it is a chance: nobody comes at night, and many never on Sundays."""
+USUAL: Final = 0.6
+"""Of the sessions, or of those that use the first tool of a sequence: so many, or it is no habit.
+Of tools that come in any order, each pair follows in some sessions."""
+_HOURS: Final = 6
+"""Of a part of a day."""
+_DAYS: Final = ("Mondays", "Tuesdays", "Wednesdays", "Thursdays", "Fridays", "Saturdays", "Sundays")
+
+_PROTECTED: Final = re.compile(
+    r"(?<!\w)(?:"
+    # health
+    r"health|medic(?:al|ation|ine)|doctor|hospital|clinic|therap|psych|diagnos|illness|disease|"
+    r"disab|cancer|diabet|depress|anxiety|pregnan|hiv|aids|allerg|surgery|patient|symptom|addict|"
+    # religion
+    r"relig|church|mosque|synagogue|temple|christian|catholic|protestant|muslim|islam|jew(?:s|ish)|"
+    r"judais|hindu|buddhis|sikh|atheis|bible|quran|koran|torah|pray|kosher|halal|ramadan|"
+    # orientation
+    r"gay|lesbian|bisexual|homosexual|heterosexual|queer|lgbt|transgender|sexual|"
+    # politics
+    r"politic|election|democrat|republican|conservativ|socialis|communis|liberal|labou?r party|"
+    r"left-wing|right-wing|trade union|parliament|"
+    # ethnicity
+    r"ethnic|racial|race(?!\w)|immigra|refugee|indigenous|native american|latin[oax]|hispanic|"
+    r"african american|asian american|roma(?!\w)"
+    r")"
+)
+_WORD: Final = re.compile(r"[^\W\d_]+")
+_NOT_OF_INTEREST: Final = frozenset(("person", "group"))
+"""Subtypes: whom a user speaks of, and the peoples, faiths and parties that somebody belongs to."""
+_INTERESTING: Final = frozenset(("concept", "service"))
+"""Types of entities; resources are files, orders and the like."""
+
+
+class _Sight(NamedTuple):
+    """A session that shows something, and the events by which."""
+
+    at_ms: int
+    event_ids: tuple[str, ...]
+
+
+Session = Sequence[SourceEvent]
+"""A user's own events of one session, sorted, at least one."""
+
+
+def traits_of(tenant: str, user_id: str, sessions: Iterable[Session]) -> list[Trait]:
+    """What the sessions of a user have in common.
+
+    Args:
+        tenant: whose memory.
+        user_id: whose sessions.
+        sessions: in any order; the newest MOST_SESSIONS count.
+
+    Returns:
+        At most MOST_OF_A_KIND of each kind, what most sessions show first.
+    """
+    newest = sorted(sessions, key=lambda events: (events[0].occurred_at_ms, events[0].event_id))
+    newest = newest[-MOST_SESSIONS:]
+    if len(newest) < LEAST_SESSIONS:
+        return []
+    kinds: Mapping[TraitKind, Iterable[_Recurring]] = {
+        "pattern": (*_sequences(newest), *_beginnings(newest)),
+        "skill": _skills(newest),
+        "interest": _interests(newest),
+    }
+    return [
+        trait
+        for kind, found in kinds.items()
+        for trait in _strongest(_trait(tenant, user_id, kind, one) for one in found)
+    ]
+
+
+def remembered(before: Trait, now: Trait | None, retained: Collection[str]) -> Trait | None:
+    """What is said of a trait after some of its proofs were forgotten: no less than before.
+
+    Args:
+        before: what was said.
+        now: what the retained events say; None: nothing.
+        retained: ids of the retained events.
+    """
+    if all(own_id in retained for own_id in before.event_ids):
+        return now
+    if now is None:
+        return before
+    return replace(
+        now,
+        session_count=max(before.session_count, now.session_count),
+        first_seen_ms=min(before.first_seen_ms, now.first_seen_ms),
+        holds_until_ms=max(before.holds_until_ms, now.holds_until_ms),
+    )
+
+
+class _Recurring(NamedTuple):
+    """What sessions show.
+
+    Attributes:
+        what: tells it from all others of its kind.
+        name: in words.
+        shown: the sessions that show it.
+        strength: the share of the sessions that could show it, above 0.
+    """
+
+    what: str
+    name: str
+    shown: Sequence[_Sight]
+    strength: float
+
+
+def _strongest(traits: Iterable[Trait]) -> list[Trait]:
+    ranked = sorted(
+        traits,
+        key=lambda trait: (-trait.session_count, -trait.strength, trait.name, trait.trait_id),
+    )
+    return ranked[: MOST_OF_A_KIND[ranked[0].kind]] if ranked else []
+
+
+def _trait(tenant: str, user_id: str, kind: TraitKind, recurring: _Recurring) -> Trait:
+    shown = sorted(recurring.shown, reverse=True)
+    times = [one.at_ms for one in shown]
+    of_each = max(1, MAX_PROVING // len(shown))
+    proving = dict.fromkeys(own_id for one in shown for own_id in one.event_ids[:of_each])
+    text = SEPARATOR.join(("trait", tenant, kind, recurring.what, user_id))
+    return Trait(
+        trait_id=blake2b(text.encode(), digest_size=SUMMARY_DIGEST_BYTES).hexdigest(),
+        kind=kind,
+        name=cut(recurring.name, MAX_NAME_CHARACTERS),
+        strength=max(round(recurring.strength, 4), 0.0001),
+        session_count=len(shown),
+        first_seen_ms=times[-1],
+        last_seen_ms=times[0],
+        holds_until_ms=holds_until_ms(times, HALF_LIVES_MS[kind]),
+        event_ids=tuple(proving)[:MAX_PROVING],
+    )
+
+
+def holds_until_ms(times: Sequence[int], half_life_ms: int) -> int:
+    """When what was seen at these times has faded to less than one sighting that is fresh.
+
+    Args:
+        times: milliseconds since the epoch, at least one.
+        half_life_ms: in which a sighting counts half.
+    """
+    last = max(times)
+    weight = sum(0.5 ** ((last - at_ms) / half_life_ms) for at_ms in times)
+    return last + round(half_life_ms * min(log2(weight), MOST_HALF_LIVES))
+
+
+# -- habits ----------------------------------------------------------------------------------------
+
+
+def _sequences(sessions: Sequence[Session]) -> Iterator[_Recurring]:
+    """Tools that follow each other, in several sessions.
+
+    A part of a longer sequence is told, too, if enough sessions have the part alone.
+    """
+    used: dict[str, set[int]] = {}
+    shown: dict[tuple[str, ...], dict[int, _Sight]] = {}
+    for number, events in enumerate(sessions):
+        for steps, event_ids in _runs(events):
+            used.setdefault(steps[0], set()).add(number)
+            if len(set(steps)) > 1:
+                sight = _Sight(events[0].occurred_at_ms, event_ids)
+                shown.setdefault(steps, {}).setdefault(number, sight)
+    often = {
+        steps: where
+        for steps, where in shown.items()
+        if len(where) >= LEAST_SESSIONS and len(where) >= USUAL * len(used[steps[0]])
+    }
+    for steps, where in often.items():
+        without = (
+            len(where.keys() - longer_where.keys())
+            for longer, longer_where in often.items()
+            if _is_part(steps, longer)
+        )
+        if all(left >= LEAST_SESSIONS for left in without):
+            name = ", then ".join(steps)
+            share = len(where) / len(used[steps[0]])
+            yield _Recurring(f"sequence {name}", name, list(where.values()), share)
+
+
+def _runs(events: Session) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """Stretches of the tools that were used, and the events that say so; tried again is once."""
+    done = (use for use in actions(events) if use.tool is not None)
+    uses = [next(same) for _, same in groupby(done, key=lambda use: use.name)]
+    for length in range(1, MOST_STEPS + 1):
+        for start in range(len(uses) - length + 1):
+            part = uses[start : start + length]
+            yield (
+                tuple(use.name for use in part),
+                tuple(dict.fromkeys(use.last.event_id for use in part)),
+            )
+
+
+def _is_part(steps: tuple[str, ...], longer: tuple[str, ...]) -> bool:
+    starts = range(len(longer) - len(steps) + 1)
+    return len(steps) < len(longer) and any(
+        longer[start : start + len(steps)] == steps for start in starts
+    )
+
+
+def _beginnings(sessions: Sequence[Session]) -> Iterator[_Recurring]:
+    """When sessions begin: on a day of the week, in a part of the day (UTC).
+
+    Several on one day are one occasion: they are one visit, or were imported together.
+    """
+    days: dict[tuple[str, int], tuple[int, _Sight]] = {}
+    parts: dict[tuple[str, int], tuple[int, _Sight]] = {}
+    for events in sessions:
+        first = events[0]
+        at = datetime.fromtimestamp(first.occurred_at_ms / 1000, UTC)
+        sight = _Sight(first.occurred_at_ms, (first.event_id,))
+        date, part = at.date().isoformat(), at.hour // _HOURS
+        days.setdefault((date, 0), (at.weekday(), sight))
+        parts.setdefault((date, part), (part, sight))
+    yield from _habits(days.values(), [f"on {day}" for day in _DAYS], WORKING_DAYS)
+    hours = [(hour, hour + _HOURS) for hour in range(0, 24, _HOURS)]
+    names = [f"between {a:02}:00 and {b:02}:00 UTC" for a, b in hours]
+    yield from _habits(parts.values(), names, WAKING_PARTS)
+
+
+def _habits(
+    begun: Iterable[tuple[int, _Sight]], names: Sequence[str], places: int
+) -> Iterator[_Recurring]:
+    by_place: dict[int, list[_Sight]] = {}
+    for place, sight in begun:
+        by_place.setdefault(place, []).append(sight)
+    total = sum(map(len, by_place.values()))
+    for place, shown in by_place.items():
+        share = len(shown) / total
+        enough = len(shown) >= LEAST_SESSIONS and total >= LEAST_BEGUN and share >= USUAL
+        if enough and by_chance(len(shown), total, places) <= BY_CHANCE:
+            yield _Recurring(f"begins {names[place]}", f"comes {names[place]}", shown, share)
+
+
+def by_chance(times: int, total: int, places: int) -> float:
+    """How likely it is that one of several equal places has so many of all, or more.
+
+    At most: the places are counted as if they had nothing to do with each other.
+    """
+    tail = sum(
+        comb(total, number) * (places - 1) ** (total - number) for number in range(times, total + 1)
+    )
+    return min(1.0, float(places * tail / places**total))
+
+
+# -- skills ----------------------------------------------------------------------------------------
+
+
+def _skills(sessions: Sequence[Session]) -> Iterator[_Recurring]:
+    """Tools whose use ends with success in most of the sessions that have any."""
+    tried: dict[str, int] = {}
+    through: dict[str, list[_Sight]] = {}
+    for events in sessions:
+        last = {use.name: use for use in actions(events) if use.tool is not None and use.outcome}
+        for name, use in last.items():
+            tried[name] = tried.get(name, 0) + 1
+            if not use.failed:
+                sight = _Sight(events[0].occurred_at_ms, (use.last.event_id,))
+                through.setdefault(name, []).append(sight)
+    for name, shown in through.items():
+        share = len(shown) / tried[name]
+        if len(shown) >= LEAST_SESSIONS and share >= CARRIED_THROUGH:
+            yield _Recurring(name, name, shown, share)
+
+
+# -- interests -------------------------------------------------------------------------------------
+
+
+def _interests(sessions: Sequence[Session]) -> Iterator[_Recurring]:
+    """What the user's own words name, in several sessions."""
+    shown: dict[str, dict[int, _Sight]] = {}
+    names: dict[str, str] = {}
+    words = [[event for event in events if _is_own(event)] for events in sessions]
+    own_names = {word for events in words for event in events for word in _words(event.agent_id)}
+    for number, events in enumerate(words):
+        for event in events:
+            if is_protected(event.text):
+                continue
+            for thing in things_of(event):
+                if _may_interest(thing) and not own_names.issuperset(_words(thing.name)):
+                    sight = _Sight(event.occurred_at_ms, (event.event_id,))
+                    shown.setdefault(thing.entity_id, {}).setdefault(number, sight)
+                    names[thing.entity_id] = thing.name
+    for own_id, where in shown.items():
+        if len(where) >= LEAST_SESSIONS:
+            strength = len(where) / len(sessions)
+            yield _Recurring(own_id, names[own_id], list(where.values()), strength)
+
+
+def _is_own(event: SourceEvent) -> bool:
+    """Whether it is the user who speaks, and no agent to them."""
+    if event.kind is not EventKind.MESSAGE:
+        return False
+    return is_by_user(event) or not type_words(event.event_type).isdisjoint(USER_ROLES)
+
+
+def _words(name: str) -> list[str]:
+    return _WORD.findall(name.casefold())
+
+
+def _may_interest(thing: Mentioned) -> bool:
+    return (
+        thing.entity_type in _INTERESTING
+        and thing.subtype not in _NOT_OF_INTEREST
+        and not identifiers(thing.name)
+        and not is_protected(thing.name)
+    )
+
+
+def is_protected(text: str) -> bool:
+    """Whether a text speaks of health, religion, orientation, politics or ethnicity.
+
+    What is said in such a sentence is nobody's to conclude anything from, so it errs on that side.
+    """
+    return _PROTECTED.search(text.casefold()) is not None

@@ -1,0 +1,119 @@
+"""Traits of users: derived anew of those whose sessions changed, decided where they say else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import nlargest
+from typing import NamedTuple
+
+from consolidation.payloads import LEAST_SESSIONS, Trait, TraitsDecided
+from consolidation.sources import SourceEvent
+from consolidation.traits import MOST_SESSIONS, remembered, traits_of
+from pipelines.graph.port import Reads
+from pipelines.graph.rows import FoundNode
+from pipelines.operations.passes.deciding import Deciding, PassReport, UserSession
+from pipelines.operations.passes.node_values import position_of
+from pipelines.operations.passes.source_events import source_events
+from projections.events import Event
+from projections.identity import START, Position
+from projections.schema import TRAIT
+
+_SAID = ("strength", "session_count", "first_seen", "last_seen", "holds_until", "event_ids")
+_SHOWN = ("kind", "name", *_SAID, "decided_at", "gone", "gone_decided_at")
+
+
+def decide_traits(
+    deciding: Deciding,
+    tenant: str,
+    report: PassReport,
+    before: Mapping[UserSession, Position],
+    *,
+    since: Position,
+) -> bool:
+    """Decide about users; whether there were any to look at.
+
+    Args:
+        deciding: of the pass.
+        tenant: whose.
+        report: of the sessions that this pass has told; counts what is decided.
+        before: sessions that passes before told, and where they decided so.
+        since: users are looked at of whom a session was told behind that position.
+    """
+    changed = {one.user_id for one, decided_at in before.items() if decided_at > since}
+    changed |= {one.user_id for one in report.told}
+    sessions: dict[str, dict[str, UserSession]] = {one: {} for one in changed}
+    for session in (*before, *report.told):
+        if session.user_id in changed:
+            sessions[session.user_id][session.session_id] = session
+    for user_id in sorted(changed):
+        if not deciding.in_time():
+            report.complete = False
+            return True
+        newest = nlargest(MOST_SESSIONS, sessions[user_id].values())
+        decided = _decided(deciding, tenant, user_id, newest)
+        report.traits_written += len(decided)
+        deciding.append(decided)
+    return bool(changed)
+
+
+def _decided(
+    deciding: Deciding, tenant: str, user_id: str, sessions: Sequence[UserSession]
+) -> list[Event]:
+    """The decision about a user, if their sessions say something new."""
+    graph = deciding.graph
+    parts: list[list[SourceEvent]] = []
+    if len(sessions) >= LEAST_SESSIONS:
+        events = source_events(graph, tenant, {one.session_id for one in sessions})
+        parts = list(_own(events.values(), user_id))
+    derived = {one.trait_id: one for one in traits_of(tenant, user_id, parts)}
+    shown = _shown(graph, tenant, user_id, derived)
+    retained = {event.event_id for part in parts for event in part}
+    for own_id, before in shown.items():
+        if before.said is not None:
+            kept_on = remembered(before.said, derived.get(own_id), retained)
+            if kept_on is not None:
+                derived[own_id] = kept_on
+    new = [
+        trait
+        for own_id, trait in derived.items()
+        if own_id not in shown or shown[own_id].said != trait
+    ]
+    gone = sorted(own_id for own_id, one in shown.items() if one.said and own_id not in derived)
+    if not new and not gone:
+        return []
+    newest = max((one.decided_at for one in shown.values()), default=None)
+    decided = TraitsDecided(user_ids=(user_id,), traits=tuple(new), gone=tuple(gone))
+    about = ("traits", user_id, repr(new), *gone, newest)
+    return [deciding.decision(tenant, decided.payload(), *about)]
+
+
+def _own(sessions: Iterable[Sequence[SourceEvent]], user_id: str) -> Iterator[list[SourceEvent]]:
+    for events in sessions:
+        if part := [event for event in events if event.user_id == user_id]:
+            yield part
+
+
+class _Shown(NamedTuple):
+    """A trait as the graph shows it; `said` None: it is no more."""
+
+    decided_at: Position
+    said: Trait | None
+
+
+def _shown(graph: Reads, tenant: str, user_id: str, derived: Iterable[str]) -> dict[str, _Shown]:
+    """The traits of a user, and those of these ids that are no more."""
+    row = (tenant, user_id)
+    nodes = {
+        node.key[1]: node
+        for node in graph.find(TRAIT.label, TRAIT.indexes[0], [row], _SHOWN).get(row, [])
+    }
+    others = [(tenant, own_id) for own_id in derived if own_id not in nodes]
+    nodes |= {key[1]: node for key, node in graph.nodes(TRAIT.label, others, _SHOWN).items()}
+    return {own_id: _of_node(node) for own_id, node in nodes.items()}
+
+
+def _of_node(node: FoundNode) -> _Shown:
+    kind, name, *values, decided_at, gone, gone_at = (node.values[one] for one in _SHOWN)
+    if gone:
+        return _Shown(position_of(gone_at) or START, None)
+    return _Shown(position_of(decided_at) or START, Trait(node.key[1], kind, name, *values))
