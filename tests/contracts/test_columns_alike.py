@@ -14,14 +14,15 @@ import pytest
 
 from pipelines.columns.follow import Columns
 from pipelines.columns.readings import columns_from, columns_of, edges_of, nodes_of
-from pipelines.columns.tenant import Tenant
+from pipelines.columns.tenant import NODE_PROPERTIES, Tenant
 from pipelines.columns.view import View
 from pipelines.columns.view_reads import ViewReads
 from pipelines.graph.memory import MemoryGraph
+from pipelines.graph.reads.scope import MAX_SCANNED
 from pipelines.graph.rows import FoundEdge, FoundNode
-from projections.schema import ENTITY, EVENT, NODES
+from projections.schema import CAUSED_BY, EDGE_CAPS, ENTITY, EVENT, NODES
 from tests.contracts.test_columns import World
-from tests.contracts.test_columns_service import plain, questions
+from tests.contracts.test_columns_service import SCOPE, plain, questions
 
 Item = tuple[str, FoundNode | FoundEdge]
 LATE = ("text", "speaker", "importance_score", "embedding")
@@ -120,3 +121,28 @@ def test_answers_do_not_tell_how_columns_came_to_be(seed: int) -> None:
                     if plain(ask(reads)) != plain(ask(expected)):
                         unlike.add(name)
     assert unlike == set()
+
+
+def test_of_too_many_effects_the_newest_are_followed() -> None:
+    """Whichever of them columns came to know last."""
+    count, nodes = MAX_SCANNED + 50, []
+    for number in range(count):
+        values = dict.fromkeys(NODE_PROPERTIES[EVENT.label]) | {
+            "occurred_at": number,
+            "session_id": f"s-{number}",
+            "agent_id": "bot",
+            "global_position": f"{number}-0",
+        }
+        nodes.append((EVENT.label, FoundNode(("t", f"e{number:03}"), True, values, False)))
+    why = {"confidence": None, "rule": None}
+    edges = [
+        (CAUSED_BY.type, FoundEdge(node.key, ("t", "e000"), EVENT.label, why))
+        for _, node in nodes[1:]
+    ]
+    caps = {**EDGE_CAPS, CAUSED_BY.type: count}
+    told = [
+        plain(ViewReads(View(columns_from(nodes, order)["t"], SCOPE)).steps(["e000"], caps))
+        for order in (edges, edges[::-1])
+    ]
+    assert told[0] == told[1]
+    assert told[0][0][1:] == [f"e{number:03}" for number in range(count - 1, 50 - 1, -1)]
