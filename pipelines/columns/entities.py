@@ -12,7 +12,7 @@ from sortedcontainers import SortedDict  # type: ignore[import-untyped]  # it ha
 
 from enrichment.stems import name_words
 from enrichment.vocabulary import STOP_WORDS
-from pipelines.columns.tables import Rows
+from pipelines.columns.tables import Array, Rows, ranks_of
 from pipelines.columns.texts import Vectors
 from pipelines.graph.fulltext import MIN_PREFIX_CHARACTERS, folded
 from projections.schema import VECTOR_DIMENSIONS
@@ -100,6 +100,7 @@ class Entities:
         self.vectors = Vectors(VECTOR_DIMENSIONS)
         self.by_name: dict[str, list[int]] = {}
         self.by_word: SortedDict[str, set[int]] = SortedDict()
+        self._standing = 0
 
     def row(self, entity_id: str) -> int:
         """The row of an entity, a new one if need be, which nobody sees yet."""
@@ -147,6 +148,11 @@ class Entities:
         rows = {row for name in names for row in self.by_name.get(name, ())}
         return sorted(rows, key=lambda row: self.all[row].entity_id)
 
+    def ranks(self, rows: Rows) -> Array:
+        """The place of each of some rows in the order of their ids."""
+        ids = [self.all[row].entity_id for row in rows.tolist()]
+        return ranks_of(numpy.array(sorted(range(len(ids)), key=ids.__getitem__), dtype=numpy.intp))
+
     def with_words(self, words: Sequence[str]) -> dict[int, float]:
         """Entities with a name that has a word beginning with one of the words, and how well.
 
@@ -157,7 +163,7 @@ class Entities:
         apart = (one for word in words for one in name_words(folded(word)))
         for word in dict.fromkeys(apart):
             for held, weight in self._like(word):
-                rarity = weight * float(numpy.log1p(len(self.all) / len(held)))
+                rarity = weight * float(numpy.log1p(self._standing / len(held)))
                 for row in held:
                     scores[row] = scores.get(row, 0.0) + rarity
         return {
@@ -174,6 +180,7 @@ class Entities:
 
     def _name(self, row: int) -> None:
         entity = self.all[row]
+        self._standing += 1
         self.by_name.setdefault(entity.canonical_name, []).append(row)
         for word in _words(entity.spellings):
             self.by_word.setdefault(word, set()).add(row)
@@ -182,6 +189,7 @@ class Entities:
         entity = self.all[row]
         if not entity.stands:
             return
+        self._standing -= 1
         self.by_name[entity.canonical_name].remove(row)
         for word in _words(entity.spellings):
             held = self.by_word[word]

@@ -10,8 +10,10 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Any, Final
 
+import numpy
+
 from enrichment.stems import said_stems
-from pipelines.columns.tables import NOBODY, Names, Table
+from pipelines.columns.tables import NOBODY, Array, Names, Rows, Table, ranks_of
 from pipelines.columns.texts import Texts, Vectors
 from pipelines.graph.rows import DEFAULT_IMPORTANCE
 from projections.identity import Position
@@ -35,6 +37,7 @@ PROPERTIES: Final = (
 """Of an event, that are read from the graph."""
 
 
+_IN_TIME: Final = ("position_seq", "position_ms", "occurred_ms")
 _NOWHERE: Final = dict.fromkeys(("previous", "following", "user", "session"), NOBODY)
 _LAST: Final = Position(2**63 - 1, 0)
 """Of an event whose position somebody has damaged: it is known now, and not as of any position."""
@@ -151,6 +154,28 @@ class Events:
         self._said[row] = digest
         self.table.put(row, {"words": len(text.split()), "asks": text.rstrip().endswith("?")})
         self.texts.put(row, said_stems(author or "", tool or "", text))
+
+    # -- the order of time -------------------------------------------------------------------------
+
+    def in_time(self, rows: Rows) -> Rows:
+        """Some rows in the order of time, of one moment as the ledger has them."""
+        return rows[self._order(rows)]
+
+    def ranks(self, rows: Rows) -> Array:
+        """The place of each of some rows in that order."""
+        return ranks_of(self._order(rows))
+
+    def _order(self, rows: Rows) -> Rows:
+        columns = [self.table[name][rows] for name in _IN_TIME]
+        order: Rows = numpy.lexsort(columns)
+        alike = numpy.ones(max(0, len(rows) - 1), dtype=bool)
+        for column in columns:
+            in_order = column[order]
+            alike &= in_order[1:] == in_order[:-1]
+        if alike.any():  # on two servers of the ledger, or damaged
+            ids = numpy.array([self.ids[row] for row in rows.tolist()])
+            order = numpy.lexsort([ids, *columns])
+        return order
 
     # -- the order of sessions ---------------------------------------------------------------------
 

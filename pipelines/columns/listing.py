@@ -102,7 +102,8 @@ def _saying_all(view: View, chosen: Bits, words: Sequence[str]) -> list[int]:
     """Of one tool or type what succeeded and says all the words, with its call; calls, if any."""
     events, table = view.tenant.events, view.tenant.events.table
     rows = numpy.flatnonzero(chosen)
-    rows = rows[numpy.lexsort((table["occurred_ms"][rows], table["session"][rows]))]
+    rows = events.in_time(rows)
+    rows = rows[numpy.argsort(table["session"][rows], kind="stable")]
     is_call = numpy.isin(table["kind"][rows], numbers_of_kinds(view, (EventKind.CALL,)))
     has_outcomes = bool(is_call.any() and not is_call.all())
     before = numpy.maximum.accumulate(numpy.where(is_call, numpy.arange(len(rows)), -1))
@@ -176,12 +177,11 @@ def _saying(view: View, rows: Array, stems: Sequence[str]) -> Bits:
 
 def _told(view: View, rows: Array, *, newest_first: bool) -> Listed:
     events = view.tenant.events
-    times = [events.table[name][rows] for name in ("position_seq", "position_ms", "occurred_ms")]
-    order = numpy.lexsort(times)[:: -1 if newest_first else 1]
-    tools = Counter(events.table["tool"][rows[order]].tolist())
+    in_order = events.in_time(rows)[:: -1 if newest_first else 1]
+    tools = Counter(events.table["tool"][in_order].tolist())
     tools.pop(NOBODY, None)
     return Listed(
-        ids=[events.ids[row] for row in rows[order[:MAX_LISTED]].tolist()],
+        ids=[events.ids[row] for row in in_order[:MAX_LISTED].tolist()],
         total=len(rows),
         tools=[(events.names.text(tool) or "", count) for tool, count in tools.items()],
     )

@@ -50,7 +50,9 @@ class ColumnNames:
         """Entities with the nearest names, and the plain cosine, the nearest first."""
         stands = numpy.array([entity.stands for entity in self._entities.all], dtype=bool)
         wanted = numpy.array(vector, dtype=numpy.float32)
-        rows, cosines = self._entities.vectors.nearest(wanted, stands, OVER_FETCH * limit)
+        rows, cosines = self._entities.vectors.nearest(
+            wanted, stands, OVER_FETCH * limit, self._entities.ranks
+        )
         scored = dict(zip(rows.tolist(), cosines.tolist(), strict=True))
         near = [(self._named(row), scored[row]) for row in self._seen(scored)]
         return sorted(near, key=lambda match: (-match[1], match[0].entity_id))[:limit]
@@ -65,7 +67,7 @@ class ColumnNames:
         return [
             {"one": entities[row].entity_id, "other": entities[other].entity_id}
             for row in self._seen(self._rows(ids))
-            for other in self._seen(entities[row].same)
+            for other in sorted(self._seen(entities[row].same), key=self._id)
         ]
 
     def mentioned(self, ids: Iterable[str]) -> dict[str, int]:
@@ -111,6 +113,9 @@ class ColumnNames:
     def _rows(self, ids: Iterable[str]) -> list[int]:
         rows = self._entities.rows
         return [rows[one] for one in dict.fromkeys(ids) if one in rows]
+
+    def _id(self, row: int) -> str:
+        return self._entities.all[row].entity_id
 
     def _seen(self, rows: Iterable[int]) -> list[int]:
         return [row for row in rows if self._view.sees_entity(row)]

@@ -168,8 +168,7 @@ class _Opening:
         chosen = self._view.seen & table["stands"] & ~failures(self._view)
         chosen &= numpy.isin(table["kind"], numbers_of_kinds(self._view, _CONSIDERED))
         chosen &= self._of_things(numpy.flatnonzero(chosen))
-        rows = numpy.flatnonzero(chosen)
-        rows = rows[numpy.argsort(table["occurred_ms"][rows], kind="stable")]
+        rows = events.in_time(numpy.flatnonzero(chosen))
         says_closed = numpy.asarray((events.texts.counts(_SAYS_CLOSED, rows) > 0).any(axis=1))
         is_call = numpy.isin(table["kind"], numbers_of_kinds(self._view, (EventKind.CALL,)))
         columns = (table["tool"], table["session"], table["type"], is_call)

@@ -8,6 +8,7 @@ answered by another, so the best events are told together with the rest of their
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain, islice
@@ -17,6 +18,7 @@ import numpy
 
 from enrichment.event_kinds import TOOL_USE, EventKind
 from enrichment.vocabulary import STOP_WORDS
+from pipelines.columns.entities import Fact
 from pipelines.columns.listing import (
     agents_named,
     apart,
@@ -67,10 +69,15 @@ class _Telling:
         named = self._named()
         self._choose(named)
         at, ids = self._events.table.whole("occurred_ms").item, self._events.ids
-        numbered = sorted((story, at(row), ids[row], row) for row, story in self._story_of.items())
+        # a story by the event that it was told for
+        numbered = sorted(
+            (at(first), ids[first], at(row), ids[row], row) for row, first in self._story_of.items()
+        )
         rows = numpy.array([row for *_, row in numbered], dtype=numpy.int32)
-        _, story = numpy.unique([one[0] for one in numbered], return_inverse=True)
-        return self._columns(rows, story.astype(numpy.int32), named)
+        firsts = [self._story_of[row] for *_, row in numbered]
+        places = {first: place for place, first in enumerate(dict.fromkeys(firsts))}
+        story = numpy.array([places[first] for first in firsts], dtype=numpy.int32)
+        return self._columns(rows, story, named)
 
     # -- whom a question means ---------------------------------------------------------------------
 
@@ -150,7 +157,7 @@ class _Telling:
         yield from (rows[one] for one in self._question.hits if one in rows and seen[rows[one]])
 
     def _in_sessions(self) -> Iterator[int]:
-        for number in sorted(self._sessions):
+        for number in sorted(self._sessions, key=self._events.names.texts.__getitem__):
             order = (one for one in self._events.sessions.get(number, ()) if self._view.seen[one])
             yield from islice(order, MAX_IN_SESSION)
 
@@ -171,7 +178,7 @@ class _Telling:
 
     def _newest(self, chosen: Bits, most: int) -> list[int]:
         rows = numpy.flatnonzero(chosen)
-        order = best(self._events.table["occurred_ms"][rows].astype(numpy.float64), most)
+        order = best(rows, self._events.table["occurred_ms"][rows], most, self._events.ranks)
         newest: list[int] = rows[order].tolist()
         return newest
 
@@ -179,7 +186,8 @@ class _Telling:
         """What failed and says something of it, the best first."""
         scores = self._events.texts.scores(self._question.stems, self._events.table.size)
         rows = numpy.flatnonzero((scores > 0) & self._view.seen & self._failures)
-        chosen: list[int] = rows[best(scores[rows], MAX_FAILED)].tolist()
+        order = best(rows, scores[rows], MAX_FAILED, self._events.ranks)
+        chosen: list[int] = rows[order].tolist()
         return chosen
 
     @cached_property
@@ -251,10 +259,12 @@ class _Telling:
         return numpy.isin(users, users[spoken & (users != NOBODY)])
 
     def _coded(self, numbers: Array) -> tuple[list[str], Array]:
-        """The names of some numbers, and each number's place among them; -1 of none."""
+        """The names of some numbers, sorted, and each number's place among them; -1 of none."""
         different, places = numpy.unique(numbers, return_inverse=True)
-        texts = [self._events.names.text(one) or "" for one in different.tolist() if one != NOBODY]
-        return texts, (places - (len(different) - len(texts))).astype(numpy.int32)
+        held = [self._events.names.text(one) for one in different.tolist()]
+        texts = sorted(text for text in held if text is not None)
+        codes = [NOBODY if text is None else bisect_left(texts, text) for text in held]
+        return texts, numpy.array(codes, dtype=numpy.int32)[places]
 
     def _kinds(self, numbers: Array) -> Array:
         codes = {self._events.names.find(kind): code for code, kind in enumerate(KINDS)}
@@ -280,7 +290,8 @@ def causes_elsewhere(view: View, failures: Iterable[int]) -> dict[int, int]:
         met, level = {failure}, [failure]
         for _ in range(MAX_STEPS):
             behind = (cause for row in level for cause, _ in causes.targets(row))
-            level = [row for row in dict.fromkeys(behind) if row not in met and view.seen[row]]
+            new = {row for row in behind if row not in met and view.seen[row]}
+            level = sorted(new, key=view.tenant.events.place)
             met.update(level)
             for row in level:
                 if session[row] != session[failure]:
@@ -314,13 +325,19 @@ def facts_named(view: View, words: Sequence[str]) -> list[StoryFact]:
 
 def _same(view: View, row: int) -> Iterable[int]:
     others = view.tenant.entities.all[row].same
-    return [row, *(other for other in others if view.sees_entity(other))]
+    seen = [other for other in others if view.sees_entity(other)]
+    return [row, *sorted(seen, key=lambda other: view.tenant.entities.all[other].entity_id)]
 
 
 def _facts(view: View, row: int, name: str) -> Iterator[StoryFact]:
     entities, rows = view.tenant.entities.all, view.tenant.events.rows
+
+    def _newest_first(fact: Fact) -> tuple[int, str, str, str]:
+        target_id = entities[fact.target].entity_id
+        return -fact.valid_from, fact.relation, target_id, fact.event_id
+
     facts = [fact for fact in entities[row].facts if fact.source == row and view.sees_fact(fact)]
-    for fact in sorted(facts, key=lambda fact: -fact.valid_from)[:MAX_OF_ONE]:
+    for fact in sorted(facts, key=_newest_first)[:MAX_OF_ONE]:
         event, target = rows.get(fact.event_id), entities[fact.target]
         if event is not None and view.seen[event] and target.stands:
             yield StoryFact(

@@ -5,7 +5,7 @@ Small arrays double, large ones add less. An edge takes 25 bytes, and 4 for each
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import numpy
@@ -125,24 +125,35 @@ class Names:
         return None if number == NOBODY else self.texts[number]
 
 
-def best(scores: Array, most: int) -> Rows:
-    """Places of the largest scores, the largest first, of equal ones the first.
+Ranking = Callable[[Rows], Array]
+"""Of some rows the place of each among them, in an order that any columns of the graph have."""
+
+
+def best(rows: Rows, scores: Array, most: int, ranking: Ranking) -> Rows:
+    """Places of the largest scores, the largest first; never by the numbers of rows.
+
+    These tell in what order a process has read the graph, which another one did otherwise.
 
     Args:
-        scores: one a place.
+        rows: one a place.
+        scores: likewise.
         most: at most so many.
+        ranking: says which of equal ones comes first.
     """
     if len(scores) > most:
-        # of those that equal the last one taken, the first: a partition would take any of them
         least = numpy.partition(scores, len(scores) - most)[len(scores) - most]
-        above = numpy.flatnonzero(scores > least)
-        equal = numpy.flatnonzero(scores == least)[: most - len(above)]
-        chosen = numpy.concatenate([above, equal])
-        chosen.sort()
+        chosen = numpy.flatnonzero(scores >= least)
     else:
         chosen = numpy.arange(len(scores))
-    order = numpy.argsort(-scores[chosen], kind="stable")
-    return chosen[order]
+    order = numpy.lexsort((ranking(rows[chosen]), -scores[chosen]))
+    return chosen[order[:most]]
+
+
+def ranks_of(order: Rows) -> Array:
+    """The place of each number in an order of all of them."""
+    ranks = numpy.empty(len(order), dtype=numpy.int64)
+    ranks[order] = numpy.arange(len(order))
+    return ranks
 
 
 class Edge(NamedTuple):
@@ -187,9 +198,9 @@ class Edges:
         """Where the edges that begin at a row end, and how good each is: all that a walk asks."""
         return self._ends(self._first_out[source], "target", "next_out")
 
-    def sources(self, target: int, most: int | None = None) -> list[tuple[int, float]]:
-        """Likewise where those begin that end at a row; `most` of them, those added last."""
-        return self._ends(self._first_in[target], "source", "next_in", most)
+    def sources(self, target: int) -> list[tuple[int, float]]:
+        """Likewise where those begin that end at a row."""
+        return self._ends(self._first_in[target], "source", "next_in")
 
     def drop(self, source: int, target: int | None = None) -> None:
         """Drop the edges that begin at a row; with `target` those that end there alone."""
@@ -207,15 +218,13 @@ class Edges:
                 before = place
             place = behind
 
-    def _ends(
-        self, place: int, end: str, along: str, most: int | None = None
-    ) -> list[tuple[int, float]]:
+    def _ends(self, place: int, end: str, along: str) -> list[tuple[int, float]]:
         if place == NOBODY:  # as of most rows
             return []
         column = self._edges.whole
         others, behind, scores = column(end).item, column(along).item, column("score").item
         ends: list[tuple[int, float]] = []
-        while place != NOBODY and len(ends) != most:
+        while place != NOBODY:
             other = others(place)
             if other != NOBODY:
                 ends.append((other, scores(place)))

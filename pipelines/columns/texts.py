@@ -20,7 +20,7 @@ import numpy
 import simsimd
 
 from enrichment.vectors import levels
-from pipelines.columns.tables import NOBODY, Array, Bits, ByRow, Rows, Table, best
+from pipelines.columns.tables import NOBODY, Array, Bits, ByRow, Ranking, Rows, Table, best
 
 _K1: Final = 1.2
 _B: Final = 0.75
@@ -70,6 +70,10 @@ class Texts:
             rows: how many there are.
         """
         texts = self._texts
+        owners = texts["row"]
+        # What rows have said before counts for nothing, or else columns that were told it would
+        # find other words rare than those that never were.
+        stale = owners == NOBODY if self._saying < texts.size else None
         scores = numpy.zeros(texts.size, dtype=numpy.float32)
         share = _K1 * _B / max(1.0, self._words / max(1, self._saying))
         bounds = texts["words"] * numpy.float32(share)
@@ -79,15 +83,15 @@ class Texts:
             if postings is None:
                 continue
             held, count = postings["text"], postings["count"].astype(numpy.float32)
-            total = max(self._saying, postings.size)
-            rarity = numpy.log1p((total - postings.size + 0.5) / (postings.size + 0.5))
+            rows_holding = len(held) - (0 if stale is None else numpy.count_nonzero(stale[held]))
+            rarity = numpy.log1p((self._saying - rows_holding + 0.5) / (rows_holding + 0.5))
             weight = numpy.float32(rarity * (1 + _K1))
             scores[held] += weight * count / (count + bounds[held])
         by_row = numpy.zeros(rows, dtype=numpy.float32)
         holding = numpy.flatnonzero(scores)
-        owners = texts["row"][holding]
-        standing = owners != NOBODY
-        by_row[owners[standing]] = scores[holding[standing]]
+        of_rows = owners[holding]
+        standing = of_rows != NOBODY
+        by_row[of_rows[standing]] = scores[holding[standing]]
         return by_row
 
     def counts(self, stems: Sequence[str], rows: Rows) -> Array:
@@ -167,13 +171,16 @@ class Vectors:
         self._table["levels"][row] = numbers
         self._table["norm"][row] = numpy.linalg.norm(numbers.astype(numpy.float32))
 
-    def nearest(self, vector: Array, among: Bits, most: int) -> tuple[Rows, Array]:
+    def nearest(
+        self, vector: Array, among: Bits, most: int, ranking: Ranking
+    ) -> tuple[Rows, Array]:
         """Rows whose vectors are nearest, the nearest first, and their plain cosines.
 
         Args:
             vector: of unit length.
             among: of each row whether it counts.
             most: at most so many.
+            ranking: of rows, says which of those that are as near comes first.
         """
         among = among[: self._table.size] & (self._table["norm"][: len(among)] > 0)
         rows = numpy.flatnonzero(among)
@@ -187,16 +194,20 @@ class Vectors:
         cosines = products / numpy.maximum(norms, 1e-9)
         if len(cosines) != len(rows):
             cosines = cosines[rows]
-        near = numpy.sort(rows[best(cosines, _REFINED * most)])
+        near = rows[best(rows, cosines, _REFINED * most, ranking)]
         exact = self.cosines(vector, near)
-        order = best(exact, most)
+        order = best(near, exact, most, ranking)
         return near[order].astype(numpy.int32), exact[order]
 
     def cosines(self, vector: Array, rows: Rows) -> Array:
         """Plain cosine of each row's vector and another of unit length; NaN of a row without."""
         table, norms = self._levels(rows)
+        if not len(rows):
+            return numpy.zeros(0)
+        # Row by row: a product of matrices sums by where a row stands among the others.
+        products = numpy.asarray(simsimd.cdist(table, vector[None, :], metric="dot")).ravel()
         with numpy.errstate(divide="ignore", invalid="ignore"):
-            cosines = numpy.where(norms > 0, (table @ vector) / norms, numpy.nan)
+            cosines = numpy.where(norms > 0, products / norms, numpy.nan)
         return numpy.asarray(cosines, dtype=numpy.float64)
 
     def unit(self, rows: Rows) -> Array:

@@ -146,20 +146,22 @@ class View:
     def vector_hits(self, vector: Array, limit: int) -> Hits:
         """The nearest events by plain cosine, the nearest first; see `text_hits`."""
         vectors = self.tenant.events.vectors
-        rows, cosines = vectors.nearest(vector, self.known, OVER_FETCH * limit)
+        rows, cosines = vectors.nearest(
+            vector, self.known, OVER_FETCH * limit, self.tenant.events.ranks
+        )
         hits = self._hits(rows, cosines, limit)
         if len(hits.shown) < limit and hits.withheld:
-            rows, cosines = vectors.nearest(vector, self.seen, limit)
+            rows, cosines = vectors.nearest(vector, self.seen, limit, self.tenant.events.ranks)
             hits = Hits(self._hits(rows, cosines, limit).shown, hits.withheld)
         return hits
 
     def _hits(self, rows: Rows, scores: Array, limit: int) -> Hits:
-        ids = self.tenant.events.ids
+        ids, ranks = self.tenant.events.ids, self.tenant.events.ranks
         seen = self.seen[rows]
-        first = best(scores, OVER_FETCH * limit)
+        first = best(rows, scores, OVER_FETCH * limit, ranks)
         withheld = [ids[row] for row in rows[first[~seen[first]]].tolist()]
         rows, scores = rows[seen], scores[seen]
-        order = best(scores, limit)
+        order = best(rows, scores, limit, ranks)
         scored = zip(rows[order].tolist(), scores[order].tolist(), strict=True)
         return Hits([Hit(ids[row], score) for row, score in scored], withheld)
 
@@ -188,11 +190,12 @@ class View:
         """What ranking must know of events.
 
         Args:
-            rows: of them, sorted.
+            rows: of them, each once; they are told in the order of time.
             stems: of the question.
             vector: of the question, of unit length; None: it has none.
         """
         events = self.tenant.events
+        rows = events.in_time(rows)
         table = {name: events.table[name][rows] for name in _OF_STANDINGS}
         places = numpy.full(events.table.size + 1, NOBODY)  # the last one is nobody's
         places[rows] = numpy.arange(len(rows))

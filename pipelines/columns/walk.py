@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from heapq import nsmallest
 from math import isnan
 from operator import itemgetter
 from typing import Any, Final
@@ -120,17 +121,22 @@ class Walker:
     def _causes(self, row: int) -> list[Step]:
         """Causes and effects, the surest first, then the newest."""
         causes = self._tenant.causes
-        # the newest effects, if one event has more of them than are looked at
-        effects = causes.sources(row, MAX_SCANNED)
+        effects = causes.sources(row)
+        if len(effects) > MAX_SCANNED:
+            effects = nsmallest(MAX_SCANNED, effects, key=self._newest_first)
         steps: list[Step] = []
         for others, forward in ((causes.targets(row), True), (effects, False)):
             for other, confidence in others:
                 if self._sees_event(other):
                     at_ms, there = self._at(other), self._ids[other]
                     sure = _SURE if isnan(confidence) else confidence
-                    order = (-sure, -at_ms, there)
+                    order = (-sure, -at_ms, there, forward, isnan(confidence))
                     steps.append((order, there, forward, False, confidence, 0, at_ms))
         return steps
+
+    def _newest_first(self, effect: tuple[int, float]) -> tuple[int, str]:
+        row, _ = effect
+        return -self._at(row), self._ids[row]
 
     def _similar(self, row: int) -> list[Step]:
         similar = self._tenant.similar
@@ -189,8 +195,8 @@ class Walker:
             forward = fact.source == row
             other = self._entities.all[fact.target if forward else fact.source]
             if other.stands and fact.holds(now_ms) and self._view.sees_fact(fact):
-                order = (-fact.confidence, -fact.valid_from, other.entity_id)
                 view = VIEW_NUMBERS.get(fact.edge_type, 0)
+                order = (-fact.confidence, -fact.valid_from, other.entity_id, forward, view)
                 _, there, _, closed, *_ = _to_entity(order, other, forward)
                 steps.append(
                     (order, there, forward, closed, fact.confidence, view, fact.valid_from)

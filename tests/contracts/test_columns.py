@@ -213,12 +213,16 @@ class World:
         with graph.transaction() as transaction:
             for label, nodes in self.nodes.items():
                 transaction.restore_nodes(label, nodes)
-            for type_, edges in self.edges.items():
-                keyed = {self._identity(type_, edge): edge for edge in edges}
-                transaction.restore_edges(type_, keyed.values())
+            for type_ in self.edges:
+                transaction.restore_edges(type_, self.different(type_))
 
-    def _identity(self, type_: str, edge: FoundEdge) -> tuple[Any, ...]:
-        return (*edge[:3], *(edge.values[name] for name in EDGES[type_].key))
+    def different(self, type_: str) -> list[FoundEdge]:
+        """The edges of a type, each once."""
+        names = EDGES[type_].key
+        keyed = {
+            (*edge[:3], *(edge.values[name] for name in names)): edge for edge in self.edges[type_]
+        }
+        return list(keyed.values())
 
     @property
     def node_ids(self) -> list[str]:

@@ -185,7 +185,7 @@ def content(answer: httpx.Response) -> Any:
     assert answer.status_code == 200, answer.text
     body = answer.json()
     meta = {key: body["meta"][key] for key in ("intent", "seed_names", "degraded", "truncated_by")}
-    return body["nodes"], body["edges"], meta
+    return body["nodes"], body["edges"], body["answer"], meta
 
 
 def test_every_process_gives_the_same_answer(served: Served) -> None:

@@ -186,7 +186,7 @@ def test_the_nearest_vectors_are_those_of_brute_force(size: int) -> None:
     for among in (numpy.ones(size, dtype=bool), numpy.arange(size) % 7 != 1):
         exact = matrix @ matrix[1]
         exact[3], exact[~among] = -2, -2
-        rows, cosines = vectors.nearest(question, among, 4)
+        rows, cosines = vectors.nearest(question, among, 4, numpy.negative)
         assert rows.tolist() == numpy.argsort(-exact)[: min(4, int((exact > -2).sum()))].tolist()
         assert cosines == pytest.approx(exact[rows], abs=0.01)
     cosines = vectors.cosines(question, numpy.array([1, 3, size + 5]))
@@ -194,10 +194,12 @@ def test_the_nearest_vectors_are_those_of_brute_force(size: int) -> None:
     assert numpy.isnan(cosines[1:]).all()
 
 
-def test_the_best_are_sorted_and_of_equal_ones_the_first() -> None:
+def test_the_best_are_sorted_and_of_equal_ones_the_ranking_says_which_is_first() -> None:
     scores = numpy.array([0.5, 1.0, 0.5, 1.0, 0.5, 0.1])
-    assert best(scores, 4).tolist() == [1, 3, 0, 2]
-    assert best(scores, 9).tolist() == [1, 3, 0, 2, 4, 5]
+    rows = numpy.array([10, 20, 30, 40, 50, 60])
+    assert best(rows, scores, 4, numpy.negative).tolist() == [3, 1, 4, 2]
+    assert best(rows, scores, 9, numpy.negative).tolist() == [3, 1, 4, 2, 0, 5]
+    assert best(rows, scores, 3, numpy.positive).tolist() == [1, 3, 0]
 
 
 def test_who_sees_few_events_finds_the_best_of_these() -> None:
