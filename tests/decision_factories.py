@@ -136,7 +136,12 @@ def community_gone(number: int, community_id: str, run_id: str) -> Event:
 
 
 def derived(
-    number: int, *traits: str, user: str = "ann", name: str = "", gone: Sequence[str] = ()
+    number: int,
+    *traits: str,
+    user: str = "ann",
+    name: str = "",
+    gone: Sequence[str] = (),
+    proofs: Sequence[str] = (),
 ) -> Event:
     """The decision of what is derived of a user: one trait of each kind, by id."""
     kinds: tuple[TraitKind, ...] = ("pattern", "skill", "interest")
@@ -150,7 +155,7 @@ def derived(
             first_seen_ms=START_MS,
             last_seen_ms=START_MS + number,
             holds_until_ms=START_MS + 1_000 * number,
-            event_ids=(event_id(1), event_id(2)),
+            event_ids=tuple(proofs) or (event_id(1), event_id(2)),
         )
         for own_id in traits
     )

@@ -25,7 +25,6 @@ import typer
 from typer.core import TyperGroup
 
 from pipelines.cli import outcome
-from projections.errors import was_interrupted
 
 HELP = """An agent's memory as a graph that is a fold of an event ledger.
 
@@ -310,6 +309,8 @@ def main(arguments: list[str] | None = None) -> None:
     except (typer.Abort, KeyboardInterrupt):
         code = outcome.INTERRUPTED
     except Exception as error:
+        from projections.errors import was_interrupted  # help takes none of it
+
         if debug or not was_interrupted(error):
             raise
         code = outcome.INTERRUPTED

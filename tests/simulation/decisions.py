@@ -84,7 +84,7 @@ class Shown(NamedTuple):
 def look(graph: Graph, tenant: str, numbers: tuple[int, ...]) -> Shown:
     """What a pass would read: events that are enriched."""
     shown = Shown(tenant, [], graph, numbers)
-    names = ("session_id", "agent_id", "importance_score")
+    names = ("session_id", "agent_id", "user_id", "importance_score")
     events = [n for n in shown.all_of(EVENT.label, names) if n.values["importance_score"]]
     return shown._replace(events=events)
 
@@ -174,12 +174,20 @@ def _community(shown: Shown) -> list[Made]:
 
 
 def _traits(shown: Shown) -> list[Made]:
-    """Of one of two users some traits, and that others are no more."""
+    """Of a user some traits, proved by some of theirs, and that others are no more."""
+    theirs: dict[str, list[str]] = {}
+    for node in shown.events:
+        if node.values["user_id"] is not None:
+            theirs.setdefault(node.values["user_id"], []).append(node.key[1])
+    if not theirs:
+        return []
+    user = sorted(theirs)[shown.numbers[4] % len(theirs)]
     chosen = shown.some(TRAITS, 2)
     made = derived(
         1 + shown.numbers[5] % 9,
         *chosen,
-        user=f"user-{shown.numbers[4] % 2}",
+        user=user,
+        proofs=theirs[user][:20],
         gone=[one for one in TRAITS if one not in chosen][: shown.numbers[6] % 3],
     )
     return [(CONSOLIDATED, cast(dict[str, Any], made.payload))]
