@@ -62,6 +62,7 @@ from projections.operations import (
     Operation,
     Operations,
     RemoveEdge,
+    RemoveNode,
     SetNode,
 )
 from projections.schema import (
@@ -492,12 +493,15 @@ def _facts(batch: Sequence[Derived], facts: Facts, entities: _Entities) -> Itera
                 key = (group.tenant, group.history_id)
                 new.setdefault(key, []).append(entry_of(withdrawn))
     groups = wanted_groups(batch, writes)
-    for key in sorted({*new, *gone}):
+    for key in sorted(groups):
         group, old = groups[key], facts.histories.get(key, ())
         now = merged_entries(old, new.get(key, ()), gone.get(key, ()))
+        if not now:  # the lock made it, or what was said proved to be wrong
+            yield RemoveNode(FACT_HISTORY.label, key)
         if now == list(old):
             continue
-        yield MergeNode(label=FACT_HISTORY.label, key=key, values={"entries": now})
+        if now:
+            yield MergeNode(label=FACT_HISTORY.label, key=key, values={"entries": now})
         before = _fact_edges(group, old)
         after = _fact_edges(group, now)
         # an edge that only changes is not taken away: it bears what others say of it

@@ -174,20 +174,19 @@ def _community(shown: Shown) -> list[Made]:
 
 
 def _traits(shown: Shown) -> list[Made]:
-    """Of a user some traits, proved by some of theirs, and that others are no more."""
-    theirs: dict[str, list[str]] = {}
-    for node in shown.events:
-        if node.values["user_id"] is not None:
-            theirs.setdefault(node.values["user_id"], []).append(node.key[1])
+    """Of a user some traits, proved by some of theirs, and that others are no more.
+
+    Always of the same one: the id of a trait is made from whose it is.
+    """
+    theirs = [node.key[1] for node in shown.events if node.values["user_id"] == "ben"]
     if not theirs:
         return []
-    user = sorted(theirs)[shown.numbers[4] % len(theirs)]
     chosen = shown.some(TRAITS, 2)
     made = derived(
         1 + shown.numbers[5] % 9,
         *chosen,
-        user=user,
-        proofs=theirs[user][:20],
+        user="ben",
+        proofs=theirs[:20],
         gone=[one for one in TRAITS if one not in chosen][: shown.numbers[6] % 3],
     )
     return [(CONSOLIDATED, cast(dict[str, Any], made.payload))]
@@ -288,7 +287,6 @@ _DECIDERS: tuple[Callable[[Shown], list[Made]], ...] = (
     _session_summary,
     _agent,
     _links,
-    _community,
     _community,
     _traits,
     _boosts,
