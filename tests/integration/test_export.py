@@ -170,7 +170,7 @@ def test_bad_options_are_told(recollect: Recollect, tmp_path: Path) -> None:
     assert recollect("export", "--json").returncode == 2
     done = recollect("export", file, "--format", "markdown")
     assert done.returncode == 4
-    assert "--session: required with --format markdown" in done.stderr
+    assert "--session or --user: required with --format markdown" in done.stderr
 
 
 @pytest.fixture
