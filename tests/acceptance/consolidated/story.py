@@ -155,7 +155,7 @@ def tell(stack: Stack, events: list[Event], say: Say) -> dict[str, Any]:
 
 def _told(report: PassReport) -> dict[str, Any]:
     values = dict(vars(report))
-    values["agents"] = len(report.agents)
+    values["agents"], values["told"] = len(report.agents), len(report.told)
     return {name: value for name, value in values.items() if value}
 
 
