@@ -9,11 +9,12 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
+from enrichment.payloads import STATEMENTS
 from pipelines.ledger.entries import Entry
 from pipelines.ledger.ledger import Ledger
 from pipelines.observe import metrics
 from projections.errors import UndecodableEntry
-from projections.events import is_system_event
+from projections.events import PARTITION_KEY, is_system_event
 from projections.identity import START, Position, partition_of
 
 A = TypeVar("A")
@@ -79,9 +80,11 @@ class _Answer:
 class ResultCache:
     """Answers that are given again for a minute, unless a session that they show has gone on.
 
+    Or somebody has stated what is so since, or corrected it.
+
     An entry knows until where each partition was in the graph when it was made; what its sessions'
-    partitions hold behind that is looked at before it is given again. Events of `memory.*` change
-    no answer. Safe for use by several threads.
+    partitions hold behind that is looked at before it is given again. Other events of `memory.*`
+    change no answer. Safe for use by several threads.
 
     Args:
         ttl_s: how long an answer lives; 0: nothing is kept.
@@ -151,7 +154,8 @@ class ResultCache:
         if not self.is_on or size > self._entries.max_size:
             return
         involved = frozenset(sessions)
-        numbers = {partition_of(key[0], session, self._partitions) for session in involved}
+        told_in = {*involved, PARTITION_KEY}  # what persons state is there
+        numbers = {partition_of(key[0], session, self._partitions) for session in told_in}
         seen = {number: projected.get(number, START) for number in numbers}
         entry = _Answer(
             answer, time.monotonic() + self._ttl_s, target, sessions=involved, seen=seen
@@ -181,6 +185,8 @@ def _concerns(entry: _Answer, tenant: str, appended: Entry) -> bool:
         event = appended.event()
     except UndecodableEntry:
         return True
-    if event.tenant != tenant or is_system_event(event.event_type):
+    if event.tenant != tenant:
         return False
+    if is_system_event(event.event_type):
+        return event.event_type in STATEMENTS  # a person corrects what is known, of anything
     return event.session_id in entry.sessions

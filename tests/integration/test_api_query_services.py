@@ -22,6 +22,7 @@ from projections.events import PARTITION_KEY, Event, decode_event
 from projections.identity import START, partition_of
 from projections.schema import CAUSED_BY, REFERENCES
 from tests.integration.api_support import (
+    WRITE_KEY,
     Api,
     Graph,
     assert_problem,
@@ -96,6 +97,18 @@ def test_an_answer_is_given_again_until_a_session_that_it_shows_goes_on(
     assert not cached()
     send(client, session_id="s")
     assert not cached()
+
+
+def test_what_a_person_corrects_ends_every_answer_of_before(
+    api: Api, client: httpx.Client, memory: Memory
+) -> None:
+    memory.say({ids(1)[0]: "payment failed"}, session_id="shown")
+    projected_until(api, memory, send(client, session_id="elsewhere")["position"])
+    assert [atlas(ask(client, "payment")).meta.cached for _ in range(2)] == [False, True]
+    with api.client(WRITE_KEY) as writer:
+        fact = {"correction": "state", "relation": "lives_in", "target": "Porto"}
+        assert writer.post("/v1/users/ann/corrections", json=fact).status_code == 202
+    assert not atlas(ask(client, "payment")).meta.cached
 
 
 def test_an_answer_of_before_the_enrichment_is_not_given_again(
