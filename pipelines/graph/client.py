@@ -16,6 +16,7 @@ import neo4j
 import structlog
 from neo4j.exceptions import ClientError, DatabaseError, DriverError, Neo4jError
 
+from pipelines.graph.cypher import READ_CHECKPOINTS
 from pipelines.graph.questions import COUNTS, counts_of
 from pipelines.graph.reader import (
     DeadLetter,
@@ -38,7 +39,7 @@ from projections.errors import (
 )
 from projections.identity import Position
 from projections.operations import Checkpoint
-from projections.schema import CHECKPOINT, DEAD_LETTER, DROPPED
+from projections.schema import DEAD_LETTER, DROPPED
 
 DRIVER_ERRORS = (Neo4jError, DriverError, OSError)
 """Everything that the driver raises."""
@@ -312,10 +313,6 @@ def limited_rows(
 # -- parameters ------------------------------------------------------------------------------------
 
 
-_CHECKPOINTS = f"""
-MATCH (c:{CHECKPOINT.label}) WHERE $stage IS NULL OR c.stage = $stage
-RETURN {node_columns("c", CHECKPOINT)} AS node ORDER BY c.stage, c.partition
-"""
 _DEAD_LETTERS = f"""
 MATCH (d:{DEAD_LETTER.label})
 WHERE ($stage IS NULL OR d.stage = $stage) AND ($tenant IS NULL OR d.tenant = $tenant)
@@ -327,6 +324,20 @@ _DEAD_LETTER_COUNTS = f"""
 MATCH (d:{DEAD_LETTER.label}) WHERE d.kind <> '{DROPPED}'
 RETURN d.stage AS stage, count(d) AS number
 """
+
+
+def checkpoint_of(row: Mapping[str, Any] | neo4j.Record) -> Checkpoint:
+    """A checkpoint, from a row of `READ_CHECKPOINTS`, or of what else tells of one alike."""
+    return Checkpoint(
+        stage=row["stage"],
+        partition=row["partition"],
+        position=Position.parse(row["position"]),
+        seq=row["seq"],
+        digest=row["digest"],
+        generation=row["generation"],
+        fold_version=row["fold_version"],
+        models=row["models"],
+    )
 
 
 class Neo4jRead(GraphRead):
@@ -351,16 +362,7 @@ class Neo4jRead(GraphRead):
 
     def checkpoints(self, stage: str | None = None) -> list[Checkpoint]:
         """See `GraphRead`."""
-        return [
-            Checkpoint(
-                **{
-                    **row["node"],
-                    "position": Position.parse(row["node"]["position"]),
-                    "models": row["node"]["models"] or "",
-                }
-            )
-            for row in self.rows(_CHECKPOINTS, stage=stage)
-        ]
+        return [checkpoint_of(row) for row in self.rows(READ_CHECKPOINTS, stage=stage)]
 
     def dead_letters(self, wanted: LettersAsked) -> list[DeadLetter]:
         """See `GraphRead`."""

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import neo4j
 
 from pipelines.graph import cypher, questions
-from pipelines.graph.client import ClientTransaction, GraphClient, planned_once
+from pipelines.graph.client import ClientTransaction, GraphClient, checkpoint_of, planned_once
 from pipelines.graph.feed import (
     FEED_BYTES,
     FEED_KEPT,
@@ -32,7 +32,7 @@ from pipelines.graph.rows import (
     Span,
 )
 from projections.errors import ChangesLost, Fenced
-from projections.identity import START, Position
+from projections.identity import START
 from projections.operations import Checkpoint, Key, Operations
 from projections.schema import (
     EDGES,
@@ -372,7 +372,7 @@ class Neo4jTransaction(_Neo4jReads):
             return None
         self._note_counts(rows[0])
         self._touched.note_lock(stage, partition)
-        return _checkpoint({**rows[0].data(), "stage": stage, "partition": partition})
+        return checkpoint_of({**rows[0].data(), "stage": stage, "partition": partition})
 
     def _note_counts(self, row: neo4j.Record) -> None:
         self._tombstones, self.dead_letters = row["forgotten"], row["dead_letters"]
@@ -558,7 +558,7 @@ class Neo4jGraph(_Neo4jReads):
 
     def checkpoints(self, stage: str | None = None) -> list[Checkpoint]:
         rows = self.client.ask(cypher.READ_CHECKPOINTS, stage=stage)
-        return [_checkpoint(row) for row in rows]
+        return [checkpoint_of(row) for row in rows]
 
     def dead_letters(
         self, stage: str | None = None, partition: int | None = None
@@ -749,19 +749,6 @@ def _stored(row: NodeRow, node: FoundNode) -> list[Any]:
     """The values of a restored node, as `cypher.restore_nodes_text` takes them."""
     given = {**node.values, **dict(zip(row.key, node.key, strict=True))}
     return [given.get(p.name) for p in row.stored()]
-
-
-def _checkpoint(row: Mapping[str, Any] | neo4j.Record) -> Checkpoint:
-    return Checkpoint(
-        stage=row["stage"],
-        partition=row["partition"],
-        position=Position.parse(row["position"]),
-        seq=row["seq"],
-        digest=row["digest"],
-        generation=row["generation"],
-        fold_version=row["fold_version"],
-        models=row["models"],
-    )
 
 
 def _counted(numbers: Mapping[str, int]) -> dict[str, int]:
