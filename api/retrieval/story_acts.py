@@ -9,7 +9,7 @@ a call that failed did nothing either, and what was only tried is not known to b
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Final, NamedTuple
 
@@ -100,9 +100,6 @@ def acts_asked(stories: Stories, roles: Roles, terms: StoryTerms, plan: Plan) ->
     if eligible.isdisjoint(stems):
         return NONE
     rarity = numpy.log1p(stories.total / numpy.maximum(stories.holding, 1))
-    fitting: list[tuple[_Act, float]] = []
-    by_story: list[tuple[_Act, float]] = []
-    unknown = False
 
     @cache  # hundreds of events are of a few tools and types
     def meant(verbs: frozenset[str], nouns: frozenset[str]) -> frozenset[int]:
@@ -112,17 +109,30 @@ def acts_asked(stories: Stories, roles: Roles, terms: StoryTerms, plan: Plan) ->
             if one in eligible and _is_verb(one, verbs, nouns if around else frozenset())
         )
 
-    for act, verbs in _acts(stories, roles, meant):
-        unknown = unknown or _is_unknown(stories, terms, verbs)
-        itself = [act.place] if act.call < 0 else [act.place, act.call]
-        before = list(range(int(roles.starts[act.place]), act.place + 1))
-        for places, chosen, least in ((itself, fitting, _COVERED), (before, by_story, _ALL)):
-            share = _covered(stories, terms, act, places, verbs=verbs, rarity=rarity)
-            if share >= least:
-                chosen.append((act, share))
-    succeeded = [one for one in by_story if not (one[0].tried or one[0].failed)]
-    if not fitting and len(succeeded) == 1:  # what it was done to was eligible before
-        fitting = succeeded
+    def covering(
+        acts: Iterable[tuple[_Act, frozenset[int]]],
+        places_of: Callable[[_Act], list[int]],
+        least: float,
+    ) -> list[tuple[_Act, float]]:
+        shares = (
+            (act, _covered(stories, terms, act, places_of(act), verbs=verbs, rarity=rarity))
+            for act, verbs in acts
+        )
+        return [(act, share) for act, share in shares if share >= least]
+
+    def with_call(act: _Act) -> list[int]:
+        return [act.place] if act.call < 0 else [act.place, act.call]
+
+    def with_story(act: _Act) -> list[int]:
+        return list(range(int(roles.starts[act.place]), act.place + 1))
+
+    acts = list(_acts(stories, roles, meant))
+    fitting = covering(acts, with_call, _COVERED)
+    if not fitting:  # what it was done to may have been named before
+        succeeded = [(act, verbs) for act, verbs in acts if not (act.tried or act.failed)]
+        by_story = covering(succeeded, with_story, _ALL)
+        fitting = by_story if len(by_story) == 1 else []
+    unknown = any(_is_unknown(stories, terms, verbs) for verbs in {verbs for _, verbs in acts})
     return _fitting(stories, fitting, unknown=unknown)
 
 
@@ -238,10 +248,15 @@ def _is_unknown(stories: Stories, terms: StoryTerms, verbs: frozenset[int]) -> b
         for place in range(len(terms.stems))
         if place not in verbs and not terms.is_asking[place]
     ]
-    heard = [bool(stories.holding[place]) or stories.labels[:, place].any() for place in objects]
+    heard = [is_heard_of(stories, place) for place in objects]
     numbers = [any(map(str.isdigit, terms.words[place])) for place in objects]
     unsaid = [number for number, held in zip(numbers, heard, strict=True) if not held]
     return bool(objects) and (any(unsaid) or not any(heard))
+
+
+def is_heard_of(stories: Stories, place: int) -> bool:
+    """Whether anybody ever said a word of the question, or is called by it."""
+    return bool(stories.holding[place]) or bool(stories.labels[:, place].any())
 
 
 def is_asked_for(event_type: str) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from api.retrieval.plan import Operator, Plan
 from api.retrieval.plan_phrases import ASKING_WORDS
-from api.retrieval.story_acts import REFUSING
+from api.retrieval.story_acts import REFUSING, is_heard_of
 from api.retrieval.story_answer import READ_OFF, AnswerType, StoryAnswer
 from api.retrieval.story_limits import ORDER
 from api.retrieval.story_terms import StoryTerms
@@ -175,7 +175,7 @@ def acts_answer(query: str, plan: Plan, listed: Listed) -> StoryAnswer:
 def is_unheard_of(stories: Stories, terms: StoryTerms) -> bool:
     """Whether nobody ever said a word of what a question counts."""
     return any(
-        not asking and not stories.holding[place] and not stories.labels[:, place].any()
+        not asking and not is_heard_of(stories, place)
         for place, asking in enumerate(terms.is_asking)
     )
 

@@ -34,6 +34,7 @@ from projections.schema import (
 )
 
 _UNKNOWN: Final = float("nan")
+_NOTHING_MORE: Final = (_UNKNOWN, 0, _UNKNOWN)
 _SURE: Final = 1.0
 
 
@@ -197,10 +198,8 @@ class Walker:
             if other.stands and fact.holds(now_ms) and self._view.sees_fact(fact):
                 view = VIEW_NUMBERS.get(fact.edge_type, 0)
                 order = (-fact.confidence, -fact.valid_from, other.entity_id, forward, view)
-                _, there, _, closed, *_ = _to_entity(order, other, forward)
-                steps.append(
-                    (order, there, forward, closed, fact.confidence, view, fact.valid_from)
-                )
+                values = (fact.confidence, view, fact.valid_from)
+                steps.append(_to_entity(order, other, forward, values))
         return steps
 
     def _same(self, row: int) -> list[Step]:
@@ -210,11 +209,8 @@ class Walker:
             other = self._entities.all[other_row]
             if self._view.sees_entity(other_row):
                 forward = entity.entity_id < other.entity_id
-                order, there, _, closed, quality, view, at_ms = _to_entity(
-                    other.entity_id, other, forward
-                )
-                sure = quality if confidence is None else confidence
-                steps.append((order, there, forward, closed, sure, view, at_ms))
+                sure = _UNKNOWN if confidence is None else confidence
+                steps.append(_to_entity(other.entity_id, other, forward, (sure, 0, _UNKNOWN)))
         return steps
 
     def _communities(self, row: int) -> list[Step]:
@@ -255,9 +251,11 @@ class Walker:
         return [_to_entity(entity.entity_id, entity, False) for entity in members]
 
 
-def _to_entity(order: Any, entity: Entity, forward: bool) -> Step:
-    closed = entity.subtype == VALUE
-    return order, ENTITY_PREFIX + entity.entity_id, forward, closed, _UNKNOWN, 0, _UNKNOWN
+def _to_entity(
+    order: Any, entity: Entity, forward: bool, last: tuple[float, int, float] = _NOTHING_MORE
+) -> Step:
+    """A step to an entity; `last` are its `quality`, `view` and `at_ms`."""
+    return order, ENTITY_PREFIX + entity.entity_id, forward, entity.subtype == VALUE, *last
 
 
 def _to_summary(order: Any, summary_id: str, forward: bool) -> Step:
