@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, TypeVar
 
 import orjson
 import structlog
-from fastapi import Depends, Header, Request, Security
+from fastapi import Depends, Header, Path, Request, Security
 from fastapi.exceptions import RequestValidationError
 from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel, ValidationError
@@ -20,9 +20,12 @@ from api.errors import ApiProblem
 from api.services import Caller, Services
 from pipelines.work.settings import ALL_TENANTS, ApiKey, Role
 from projections.errors import InvalidInput
-from projections.events import DEFAULT_TENANT, TENANT
+from projections.events import DEFAULT_TENANT, MAX_NAME_CHARACTERS, TENANT
 
 M = TypeVar("M", bound=BaseModel)
+
+PathName = Annotated[str, Path(min_length=1, max_length=MAX_NAME_CHARACTERS)]
+"""A name or an id in the path, as long as those of events may be."""
 
 KEY_HEADER: Final = "X-API-Key"
 TENANT_HEADER: Final = "X-Tenant"

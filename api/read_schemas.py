@@ -21,6 +21,7 @@ from api.schemas import (
     Node,
     PositionText,
     RetrievalMethod,
+    StatementId,
     UnknownSeeds,
     Wire,
     Withheld,
@@ -612,8 +613,4 @@ class FeedbackBody(Wire):
     useful: list[str] = Field(default_factory=list, max_length=MAX_JUDGED)
     not_useful: list[str] = Field(default_factory=list, max_length=MAX_JUDGED)
     comment: str | None = Field(default=None, min_length=1, max_length=MAX_COMMENT_CHARACTERS)
-    event_id: str | None = Field(
-        default=None,
-        description="Of the event that this becomes: with one, sending it again is safe.",
-        json_schema_extra={"format": "uuid"},
-    )
+    event_id: StatementId = None

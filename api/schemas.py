@@ -436,6 +436,15 @@ class StoredEvent(EventEnvelope):
     provenance: Provenance
 
 
+StatementId = Annotated[
+    str | None,
+    Field(
+        description="Of the event that this becomes: with one, sending it again is safe.",
+        json_schema_extra={"format": "uuid"},
+    ),
+]
+
+
 class _Corrected(Wire):
     event_id: str | None = Field(
         default=None,
@@ -497,17 +506,13 @@ class EntityCorrection(
 class Party(Wire):
     """An entity as a person names it."""
 
-    name: str = Field(min_length=1, max_length=MAX_NAME_CHARACTERS)
+    name: Name
     type: EntityType = "concept"
     subtype: Subtype | None = None
 
 
 class _CorrectedFact(Wire):
-    event_id: str | None = Field(
-        default=None,
-        description="Of the event that this becomes: with one, sending it again is safe.",
-        json_schema_extra={"format": "uuid"},
-    )
+    event_id: StatementId = None
     relation: str = Field(
         min_length=1, max_length=256, description="`Works At` and `worksAt` are `works_at`."
     )

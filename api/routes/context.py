@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Header, Path, Query
+from fastapi import APIRouter, Header, Query
 from starlette.responses import Response
 
 from api.answers import (
@@ -20,7 +20,7 @@ from api.answers import (
     wants_markdown,
 )
 from api.connections import OpenGraph
-from api.dependencies import Reader, ServicesOf
+from api.dependencies import PathName, Reader, ServicesOf
 from api.errors import READ_PROBLEMS, ApiProblem, problem_responses
 from api.read_schemas import ContextQuery, LineageQuery
 from api.retrieval.gather import NO_VECTOR
@@ -39,7 +39,6 @@ from pipelines.graph.reads.events import EventReads, Surroundings
 from pipelines.graph.reads.walk import nodes
 from pipelines.graph.rows import SessionCandidate, ids_by_label, is_event
 from projections.errors import QueryTimeout
-from projections.events import MAX_NAME_CHARACTERS
 from projections.schema import ENTITY, MAX_SUPPORTING
 
 router = APIRouter(prefix="/v1", tags=["memory"])
@@ -59,7 +58,7 @@ FAILURE_STATUSES: Final = ("failed", "timeout")
     },
 )
 async def read_context(
-    session_id: Annotated[str, Path(min_length=1, max_length=MAX_NAME_CHARACTERS)],
+    session_id: PathName,
     caller: Reader,
     services: ServicesOf,
     query: Annotated[ContextQuery, Query()],
@@ -187,7 +186,7 @@ def ranked_by_decay(
     responses=problem_responses(*READ_PROBLEMS, "not-found"),
 )
 async def read_lineage(
-    node_id: Annotated[str, Path(min_length=1, max_length=MAX_NAME_CHARACTERS)],
+    node_id: PathName,
     caller: Reader,
     services: ServicesOf,
     query: Annotated[LineageQuery, Query()],

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Annotated, Any, Final, NamedTuple
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Query
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
 from api.answers import JsonResponse, page_meta
 from api.cursors import page_of, place_of, time_place
-from api.dependencies import Reader, ServicesOf
+from api.dependencies import PathName, Reader, ServicesOf
 from api.entity_answers import (
     EntityPage,
     entity_item,
@@ -39,7 +39,7 @@ from pipelines.graph.reads.events import EventReads
 from pipelines.graph.reads.facts import FactFilter, FactReads
 from pipelines.graph.reads.walk import edges_between
 from pipelines.graph.rows import ENTITY_PREFIX, EntityName
-from projections.events import LAST_MS, MAX_NAME_CHARACTERS
+from projections.events import LAST_MS
 from projections.schema import MAX_SUPPORTING
 
 MAX_MATCHES: Final = 1_000
@@ -134,7 +134,7 @@ class _Search:
     responses=problem_responses(*READ_PROBLEMS, "not-found"),
 )
 async def read_entity(
-    entity_id: Annotated[str, Path(min_length=1, max_length=MAX_NAME_CHARACTERS)],
+    entity_id: PathName,
     caller: Reader,
     services: ServicesOf,
     query: Annotated[EntityQuery, Query()],

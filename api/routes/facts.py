@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, NamedTuple
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from api.answers import JsonResponse, page_meta
 from api.browse_schemas import FactHistory, FactHistoryQuery
 from api.cursors import page_of, time_place
-from api.dependencies import Reader, ServicesOf
+from api.dependencies import PathName, Reader, ServicesOf
 from api.entity_answers import fact_of
 from api.errors import READ_PROBLEMS, ApiProblem, problem_responses
 from api.retrieval.facts import (
@@ -26,7 +26,6 @@ from api.services import begin_read
 from pipelines.graph.reader import GraphRead
 from pipelines.graph.reads.facts import FactFilter, FactReads
 from pipelines.graph.rows import ENTITY_PREFIX
-from projections.events import MAX_NAME_CHARACTERS
 
 router = APIRouter(prefix="/v1", tags=["memory"])
 
@@ -45,7 +44,7 @@ class _Told(NamedTuple):
     responses=problem_responses(*READ_PROBLEMS, "not-found"),
 )
 async def read_fact_history(
-    entity_id: Annotated[str, Path(min_length=1, max_length=MAX_NAME_CHARACTERS)],
+    entity_id: PathName,
     caller: Reader,
     services: ServicesOf,
     query: Annotated[FactHistoryQuery, Query()],

@@ -6,12 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Annotated, NamedTuple
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from api.answers import JsonResponse, atlas_response
 from api.browse_schemas import NeighboursQuery
-from api.dependencies import Reader, ServicesOf
+from api.dependencies import PathName, Reader, ServicesOf
 from api.entity_answers import shown_nodes
 from api.errors import READ_PROBLEMS, ApiProblem, problem_responses
 from api.retrieval.recall import node_named
@@ -21,7 +21,6 @@ from consolidation.decay import DECAY_WEIGHTS
 from pipelines.graph.reader import GraphEdge, GraphNode, GraphRead
 from pipelines.graph.reads.walk import edges_between, nodes
 from pipelines.graph.rows import StepEdge, ids_by_label
-from projections.events import MAX_NAME_CHARACTERS
 from projections.schema import EDGES, ENTITY, MAX_SUPPORTING
 
 router = APIRouter(prefix="/v1", tags=["memory"])
@@ -41,7 +40,7 @@ class _Beside(NamedTuple):
     responses=problem_responses(*READ_PROBLEMS, "not-found"),
 )
 async def read_neighbours(
-    node_id: Annotated[str, Path(min_length=1, max_length=MAX_NAME_CHARACTERS)],
+    node_id: PathName,
     caller: Reader,
     services: ServicesOf,
     query: Annotated[NeighboursQuery, Query()],

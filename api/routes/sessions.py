@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from api.answers import JsonResponse, atlas_edges, page_meta
@@ -17,14 +17,14 @@ from api.browse_schemas import (
     SessionsQuery,
 )
 from api.cursors import page_of, time_place
-from api.dependencies import Reader, ServicesOf
+from api.dependencies import PathName, Reader, ServicesOf
 from api.entity_answers import shown_nodes
 from api.errors import READ_PROBLEMS, ApiProblem, problem_responses
 from api.services import begin_read
 from pipelines.columns.reads import SessionLine, SessionList, SessionPage, SessionsAsked
 from pipelines.graph.reader import GraphEdge, GraphNode, GraphRead
 from pipelines.graph.reads.events import EventReads
-from projections.events import MAX_NAME_CHARACTERS, timestamp_ms, timestamp_text
+from projections.events import timestamp_ms, timestamp_text
 
 router = APIRouter(prefix="/v1", tags=["memory"])
 
@@ -120,7 +120,7 @@ def _told(events: Mapping[str, GraphNode], event_id: str | None) -> str | None:
     responses=problem_responses(*READ_PROBLEMS, "not-found"),
 )
 async def list_session_events(
-    session_id: Annotated[str, Path(min_length=1, max_length=MAX_NAME_CHARACTERS)],
+    session_id: PathName,
     caller: Reader,
     services: ServicesOf,
     query: Annotated[SessionEventsQuery, Query()],

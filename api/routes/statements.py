@@ -9,15 +9,16 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-from fastapi import APIRouter, Depends, Path
+from fastapi import APIRouter, Depends
 from starlette.responses import Response
 
 from api.answers import JsonResponse
 from api.dependencies import (
     Admin,
     JsonBytes,
+    PathName,
     ServicesOf,
     Writer,
     decode_json,
@@ -41,7 +42,7 @@ from pipelines.graph.rows import ENTITY_PREFIX
 from pipelines.ledger.ledger import Appended, Ledger
 from pipelines.observe import logs
 from projections.errors import EventConflict, InvalidEvent, InvalidInput
-from projections.events import EVERYONE, MAX_NAME_CHARACTERS, PARTITION_KEY, Event, timestamp_text
+from projections.events import EVERYONE, PARTITION_KEY, Event, timestamp_text
 
 router = APIRouter(prefix="/v1", dependencies=[Depends(no_query)])
 
@@ -211,7 +212,7 @@ _OF_FACTS: Final = {"state": FACT_ASSERTED, "retract": FACT_RETRACTED}
     tags=["memory"],
 )
 async def correct_user(
-    user_id: Annotated[str, Path(min_length=1, max_length=MAX_NAME_CHARACTERS)],
+    user_id: PathName,
     caller: Writer,
     services: ServicesOf,
     body: JsonBytes,

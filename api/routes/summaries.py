@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from api.answers import JsonResponse, atlas_edges, page_meta
 from api.cursors import page_of, place_of, time_place
-from api.dependencies import Reader, ServicesOf
+from api.dependencies import PathName, Reader, ServicesOf
 from api.entity_answers import (
     community_item,
     link_item,
@@ -93,7 +93,7 @@ async def read_summary(
     responses=problem_responses(*READ_PROBLEMS),
 )
 async def list_episodes(
-    session_id: Annotated[str, Path(min_length=1, max_length=MAX_NAME_CHARACTERS)],
+    session_id: PathName,
     caller: Reader,
     services: ServicesOf,
     query: Annotated[SummaryQuery, Query()],
@@ -239,7 +239,7 @@ class _CommunityRows(NamedTuple):
     responses=problem_responses(*READ_PROBLEMS, "not-found"),
 )
 async def read_community(
-    community_id: Annotated[str, Path(min_length=1, max_length=MAX_NAME_CHARACTERS)],
+    community_id: PathName,
     caller: Reader,
     services: ServicesOf,
     query: Annotated[CommunityQuery, Query()],

@@ -9,14 +9,14 @@ from operator import itemgetter
 from typing import Annotated, Any, Final, NamedTuple
 
 from anyio import to_thread
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from api.answers import MEDIA_TYPE, JsonResponse, MarkdownResponse, page_meta
 from api.browse_schemas import Person, PersonQuery, SessionItem
 from api.cursors import page_of, time_place
-from api.dependencies import Admin, Reader, ServicesOf
+from api.dependencies import Admin, PathName, Reader, ServicesOf
 from api.entity_answers import fact_of
 from api.errors import READ_PROBLEMS, ApiProblem, problem_responses
 from api.persons import person_markdown, person_of
@@ -44,7 +44,6 @@ from pipelines.ledger.ledger import Ledger
 from pipelines.ledger.sealing import Subject
 from pipelines.observe.logs import get_logger
 from projections.errors import OperationFailed
-from projections.events import MAX_NAME_CHARACTERS
 
 _log = get_logger(__name__)
 _PROBLEMS: Final = (
@@ -70,7 +69,6 @@ class Erasure(BaseModel):
     receipt: int | None = Field(default=None, description="Number of the receipt, once it is done.")
 
 
-UserName = Annotated[str, Path(min_length=1, max_length=MAX_NAME_CHARACTERS)]
 _SESSIONS: Final = 5
 
 
@@ -80,7 +78,7 @@ _SESSIONS: Final = 5
     responses=problem_responses(*READ_PROBLEMS, "not-found"),
 )
 async def read_user(
-    user_id: UserName,
+    user_id: PathName,
     caller: Reader,
     services: ServicesOf,
     query: Annotated[PersonQuery, Query()],
@@ -98,7 +96,7 @@ async def read_user(
     },
 )
 async def read_user_context(
-    user_id: UserName,
+    user_id: PathName,
     caller: Reader,
     services: ServicesOf,
     query: Annotated[PersonQuery, Query()],
@@ -191,7 +189,7 @@ async def _person(
     responses={202: {"model": Erasure}, **problem_responses(*_PROBLEMS)},
 )
 async def erase_user(
-    user_id: UserName,
+    user_id: PathName,
     caller: Admin,
     services: ServicesOf,
     confirm: Annotated[

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -105,8 +106,7 @@ def ask(
         "record_access": False,
     }
     body |= {name: value for name, value in (("intent", intent), ("user_id", user)) if value}
-    client = client_for(invocation, api, key_file)
-    try:
+    with closing(client_for(invocation, api, key_file)) as client:
         if max_tokens is not None:
             body["max_tokens"] = max_tokens
             text = client.ask(SUBGRAPH, body, tenant, accept=MARKDOWN).text
@@ -114,8 +114,6 @@ def ask(
             return OK
         document = client.ask(SUBGRAPH, body, tenant).document
         why = client.why(body, document, tenant)
-    finally:
-        client.close()
     if session == NO_SESSION and user is None and not invocation.json:
         invocation.note(HINT)
     invocation.answer(

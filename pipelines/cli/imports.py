@@ -217,9 +217,9 @@ def _wait(
     begun = {found.stage for found in services.graph(services.active()).checkpoints()}
     later = [stage for stage in later_stages(begun) if not stage.decides]
     for number, stage in enumerate([PROJECTION, *later]):
-        options = {"stage": stage.name, "doing": stage.name}
-        if not wait_until_passed(services, last, progress, patience_s, **options):
-            return number, stage.name
+        name = stage.name
+        if not wait_until_passed(services, last, progress, patience_s, stage=name, doing=name):
+            return number, name
     return 1 + len(later), None
 
 

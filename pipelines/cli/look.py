@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final
 from urllib.parse import quote
@@ -22,7 +22,7 @@ from rich.table import Table
 from pipelines.cli.ask import COLOURS, Api, KeyFile, client_for, cut, show_why
 from pipelines.cli.invocation import Invocation, command
 from pipelines.cli.outcome import FAILED, OK, write_json_line
-from pipelines.operations.api import FAILURES, TIMEOUT_MS, WHY, ApiClient
+from pipelines.operations.api import FAILURES, TIMEOUT_MS, WHY
 from pipelines.operations.demo import summary as one_line
 from projections.events import DEFAULT_TENANT, EVERYONE, timestamp_ms, timestamp_text
 
@@ -50,15 +50,12 @@ def _looking(
     invocation: Invocation, api: str | None, key_file: Any
 ) -> Iterator[Callable[..., dict[str, Any]]]:
     """Looks at a route as one viewer: `look(path, tenant, user, **query)`."""
-    client: ApiClient = client_for(invocation, api, key_file)
+    with closing(client_for(invocation, api, key_file)) as client:
 
-    def look(path: str, tenant: str, user: str, **query: Any) -> dict[str, Any]:
-        return client.look(path, {**query, "user_id": user, "record_access": "false"}, tenant)
+        def look(path: str, tenant: str, user: str, **query: Any) -> dict[str, Any]:
+            return client.look(path, {**query, "user_id": user, "record_access": "false"}, tenant)
 
-    try:
         yield look
-    finally:
-        client.close()
 
 
 @command(app, "sessions", example="recollect sessions refund --failed")
@@ -235,11 +232,8 @@ def why(
     }
     if as_of is not None:
         body["as_of_position"] = as_of
-    client = client_for(invocation, api, key_file)
-    try:
+    with closing(client_for(invocation, api, key_file)) as client:
         document = client.ask(WHY, body, tenant).document
-    finally:
-        client.close()
     told = bool(document["answer"]["tree"])
 
     def tell(out: Console) -> None:
@@ -293,9 +287,8 @@ def tail(
 
     With --json each event is one line.
     """
-    client = client_for(invocation, api, key_file)
     query = {"from": begin, "wait": "false", "session": session, "user_id": user}
-    try:
+    with closing(client_for(invocation, api, key_file)) as client:
         while True:
             page = client.look("/v1/changes", query, tenant)
             for change in page["changes"]:
@@ -308,8 +301,6 @@ def tail(
                 if stop:
                     return
                 time.sleep(LOOK_AGAIN_S)
-    finally:
-        client.close()
 
 
 def _show_change(out: Console, change: Mapping[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from typing import Annotated, Any, Final
 from urllib.parse import quote
 
@@ -43,15 +44,12 @@ def show(
     """Show what is known of a user: wishes, facts that hold and held, habits, sessions."""
     path = f"/v1/users/{quote(user_id, safe='')}"
     seen_as = {"user_id": user or user_id, "record_access": "false", "as_of_position": as_of}
-    client = client_for(invocation, api, key_file)
-    try:
+    with closing(client_for(invocation, api, key_file)) as client:
         if max_tokens is not None:
             text = client.read(f"{path}/context", {**seen_as, "max_tokens": max_tokens}, tenant)
             document: dict[str, Any] = {"text": text}
         else:
             document = client.look(path, {**seen_as, "limit": limit}, tenant)
-    finally:
-        client.close()
     invocation.answer(document, lambda out: _show_person(out, document))
 
 
@@ -116,10 +114,7 @@ def correct(
     fields = {"relation": relation, "target": value, "reason": reason}
     body = {name: each for name, each in fields.items() if each is not None}
     body["correction"] = "retract" if wrong else "state"
-    client = client_for(invocation, api, key_file)
-    try:
+    with closing(client_for(invocation, api, key_file)) as client:
         path = f"/v1/users/{quote(user_id, safe='')}/corrections"
         document = client.ask(path, body, tenant).document
-    finally:
-        client.close()
     invocation.answer(document, lambda out: out.print(f"event {document['event_id']}"))
