@@ -16,8 +16,7 @@ import neo4j
 import structlog
 from neo4j.exceptions import ClientError, DatabaseError, DriverError, Neo4jError
 
-from pipelines.graph.cypher import READ_CHECKPOINTS
-from pipelines.graph.questions import COUNTS, counts_of
+from pipelines.graph.questions import COUNTS, READ_CHECKPOINTS, counts_of
 from pipelines.graph.reader import (
     DeadLetter,
     Deadline,

@@ -412,15 +412,6 @@ LOCK = (
     "coalesce(c.models, '') AS models, "
     "COUNT { (:Forgotten) } AS forgotten, COUNT { (:DeadLetter) } AS dead_letters"
 )
-# A reader may meet a node in the midst of the commit that makes it, without all of its values.
-READ_CHECKPOINTS = (
-    "MATCH (c:Checkpoint) WHERE ($stage IS NULL OR c.stage = $stage) AND "
-    "all(value IN [c.position, c.seq, c.digest, c.generation, c.fold_version] "
-    "WHERE value IS NOT NULL) "
-    "RETURN c.stage AS stage, c.partition AS partition, c.position AS position, c.seq AS seq, "
-    "c.digest AS digest, c.generation AS generation, c.fold_version AS fold_version, "
-    "coalesce(c.models, '') AS models ORDER BY stage, partition"
-)
 CREATE_CHECKPOINTS = (
     "UNWIND $partitions AS partition MERGE (c:Checkpoint {stage: $stage, partition: partition}) "
     "ON CREATE SET c.position = $position, c.seq = 0, c.digest = '', c.generation = 1, "

@@ -557,7 +557,7 @@ class Neo4jGraph(_Neo4jReads):
         )
 
     def checkpoints(self, stage: str | None = None) -> list[Checkpoint]:
-        rows = self.client.ask(cypher.READ_CHECKPOINTS, stage=stage)
+        rows = self.client.ask(questions.READ_CHECKPOINTS, stage=stage)
         return [checkpoint_of(row) for row in rows]
 
     def dead_letters(

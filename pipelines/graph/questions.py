@@ -538,3 +538,14 @@ def remove_strays_texts() -> list[str]:
             texts.append(f"{stray_placeholders(row)} REMOVE n:{row.placeholder}")
     texts += [f"{stray_edges(row)} DELETE e" for row in EDGES.values()]
     return texts
+
+
+# A reader may meet a node in the midst of the commit that makes it, without all of its values.
+READ_CHECKPOINTS = (
+    "MATCH (c:Checkpoint) WHERE ($stage IS NULL OR c.stage = $stage) AND "
+    "all(value IN [c.position, c.seq, c.digest, c.generation, c.fold_version] "
+    "WHERE value IS NOT NULL) "
+    "RETURN c.stage AS stage, c.partition AS partition, c.position AS position, c.seq AS seq, "
+    "c.digest AS digest, c.generation AS generation, c.fold_version AS fold_version, "
+    "coalesce(c.models, '') AS models ORDER BY stage, partition"
+)
