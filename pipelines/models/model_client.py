@@ -28,7 +28,14 @@ from pipelines.models.installed import (
     MODEL_START_TIMEOUT_S,
     EmbedderChoice,
 )
-from pipelines.models.wire import MAX_TEXTS, Question, bounded, raise_refusal, read_vector
+from pipelines.models.wire import (
+    BEGUN,
+    MAX_TEXTS,
+    Question,
+    bounded,
+    raise_refusal,
+    read_vector,
+)
 from pipelines.observe import logs, metrics
 from pipelines.work.settings import Settings
 from projections.errors import ModelFailed, ModelUnavailable
@@ -38,6 +45,9 @@ LINGER_S: Final = 3.0
 PROGRESS_TIMEOUT_S: Final = 60.0
 """For one text of a batch, at the lowest priority of a busy machine; then the process hangs."""
 _TRIES: Final = 3
+"""A text at which the process ended so often is given up."""
+_MOST_LOSSES: Final = 20
+"""Of the process in a row, at whatever text, until whoever asks is told to wait."""
 _PROGRAM = python_command("pipelines.models.model_process")
 _SOURCES: Final = tuple(
     ("pipelines.models", name)
@@ -67,6 +77,19 @@ class ModelConnection(Connection):
             ChildGone: the process does not read any more.
         """
         self.send(question.encode(), timeout_s)
+
+    def wait_until_begun(self, timeout_s: float) -> None:
+        """Wait until a text that was asked for again is being computed.
+
+        Raises:
+            ModelFailed, ModelUnavailable: it was refused.
+            ChildLate: it was not in time; the connection is of no more use.
+            ChildGone: it will not be.
+        """
+        frame = self.receive(timeout_s)
+        raise_refusal(frame)
+        if frame != BEGUN:
+            raise ChildGone
 
     def vector(self, timeout_s: float) -> tuple[bytes, float]:
         """The next answer: a vector, and the seconds that it took to compute.
@@ -132,6 +155,28 @@ class ModelHost:
             ) from error
 
 
+class _Batch:
+    """Texts whose vectors are computed.
+
+    Attributes:
+        vectors: of the first texts, as far as they came.
+        losses: of the process since the last vector.
+        ends: those of them after the text was begun.
+        is_begun: the next text is known to be computed.
+    """
+
+    def __init__(self, texts: list[str]) -> None:
+        self.texts = texts
+        self.vectors: list[bytes] = []
+        self.losses = self.ends = 0
+        self.is_begun = False
+
+    def add(self, vector: bytes) -> None:
+        self.vectors.append(vector)
+        self.losses = self.ends = 0
+        self.is_begun = False
+
+
 class SharedEmbedder(Embedder):
     """The embedder of the machine, for texts that nobody waits for; a context manager.
 
@@ -182,7 +227,7 @@ class SharedEmbedder(Embedder):
 
         Raises:
             ModelUnavailable: the model is not installed, its files are damaged, or its process
-                cannot be started.
+                cannot be started, or ends again and again at texts of others.
             ModelFailed: the runtime gave up, or the process ended at one of the texts three times.
         """
         vectors: list[bytes] = []
@@ -204,38 +249,58 @@ class SharedEmbedder(Embedder):
         self.close()
 
     def _computed(self, texts: list[str]) -> list[bytes]:
-        vectors: list[bytes] = []
-        losses = 0
-        while len(vectors) < len(texts):
-            before = len(vectors)
+        batch = _Batch(texts)
+        while len(batch.vectors) < len(texts):
             try:
-                self._ask(texts[before:], vectors)
+                self._ask(batch)
             except ChildGone as error:
                 if isinstance(error, ChildLate) and self._connection is not None:
                     self._connection.kill_process()
                 self._hang_up()
-                losses = losses + 1 if len(vectors) == before else 1
-                if losses == _TRIES:
-                    reason = f"its process ended {_TRIES} times at a text"
-                    raise ModelFailed(model=self.model, reason=reason) from error
+                self._count_loss(batch, error)
             except (ModelFailed, ModelUnavailable):
                 raise
             except BaseException:
                 self._hang_up()  # its answers would be taken for those to the next question
                 raise
-        return vectors
+        return batch.vectors
 
-    def _ask(self, texts: list[str], vectors: list[bytes]) -> None:
+    def _ask(self, batch: _Batch) -> None:
         """Add the vectors of the texts, as far as they come."""
         connection = self._connected()
+        is_again = batch.losses > 0
+        first = len(batch.vectors)
+        texts = batch.texts[first : first + 1 if is_again else None]
         # Of this thread, on Linux: that of the worker, or of the command.
         nice = max(0, os.getpriority(os.PRIO_PROCESS, 0))
-        connection.ask(Question(texts, nice), self._timeout_s)
+        connection.ask(Question(texts, nice, is_again=is_again), self._timeout_s)
+        if is_again:
+            connection.wait_until_begun(self._timeout_s)
+            batch.is_begun = True
         for _ in texts:
             vector, seconds = connection.vector(self._timeout_s)
-            vectors.append(vector)
+            batch.add(vector)
             metrics.MODEL_SECONDS.labels(model="embedding").inc(seconds)
             metrics.MODEL_TEXTS.labels(model="embedding").inc()
+
+    def _count_loss(self, batch: _Batch, error: ChildGone) -> None:
+        """The process is away; it is asked again for what is missing, if not too often.
+
+        The texts of all clients are computed in turn, so it may have ended at somebody else's:
+        a text is blamed only for what happened after it was begun.
+        """
+        batch.losses += 1
+        batch.ends += batch.is_begun
+        batch.is_begun = False
+        if batch.ends == _TRIES:
+            reason = f"its process ended {_TRIES} times at a text"
+            raise ModelFailed(model=self.model, reason=reason) from error
+        if batch.losses == _MOST_LOSSES:
+            raise ModelUnavailable(
+                model=self.model,
+                reason=f"its process ended {_MOST_LOSSES} times in a row at texts of others",
+                fix=f"look at its log: {self._host.log}",
+            ) from error
 
     def _connected(self) -> ModelConnection:
         if self._connection is None:

@@ -30,6 +30,7 @@ from pipelines.local.shared_server import SharedServer, end_broken
 from pipelines.models.embedder import make_embedder
 from pipelines.models.installed import EmbedderChoice
 from pipelines.models.wire import (
+    BEGUN,
     LOADED,
     MAX_FRAME_BYTES,
     Question,
@@ -38,6 +39,8 @@ from pipelines.models.wire import (
     vector_answer,
 )
 from projections.errors import ModelError
+
+_ANNOUNCE_S = 1.0
 
 
 class LoadedEmbedder(Embedder, Protocol):
@@ -52,12 +55,31 @@ class _Job:
 
     Args:
         texts: at least one.
+        is_again: its client is told before its text is computed.
     """
 
-    def __init__(self, texts: list[str]) -> None:
+    def __init__(self, texts: list[str], *, is_again: bool) -> None:
         self.texts = deque(texts)
+        self.is_again = is_again
+        self._frames = len(texts) + is_again
         self.answers: SimpleQueue[bytes] = SimpleQueue()
         self.is_given_up = False
+        self._told = threading.Event()
+
+    def announce(self) -> None:
+        """Have the client told that its text is next; who does not read is not waited for."""
+        self.answers.put(BEGUN)
+        self._told.wait(_ANNOUNCE_S)
+
+    def frames(self) -> Generator[bytes, None, None]:
+        """What the client is sent."""
+        try:
+            for _ in range(self._frames):
+                yield self.answers.get()
+                self._told.set()
+        finally:
+            self.is_given_up = True
+            self._told.set()
 
 
 class _Lane:
@@ -92,6 +114,8 @@ class _Lane:
                 job = self._jobs.popleft()
             if job.is_given_up:
                 continue
+            if job.is_again:
+                job.announce()
             answer = answered(self._embedder, job.texts.popleft())
             job.answers.put(answer)
             if job.texts and not is_refusal(answer):
@@ -138,7 +162,9 @@ class ModelServer:
         if question.is_urgent:
             answers = self._at_once(question.texts)
         else:
-            answers = self._in_turn(question.texts, question.nice)
+            job = _Job(question.texts, is_again=question.is_again)
+            answers = job.frames()
+            self._lane(question.nice).put(job)
         # Closed at once when the client has gone, not when somebody tidies up.
         with closing(answers):
             for answer in answers:
@@ -151,15 +177,6 @@ class ModelServer:
             with self._urgent:
                 answer = answered(self._embedder, text)
             yield answer
-
-    def _in_turn(self, texts: list[str], nice: int) -> Generator[bytes, None, None]:
-        job = _Job(texts)
-        self._lane(nice).put(job)
-        try:
-            for _ in texts:
-                yield job.answers.get()
-        finally:
-            job.is_given_up = True
 
     def _loaded(self) -> bytes:
         try:

@@ -2,7 +2,9 @@
 
 Once it was greeted, a client asks, one question at a time, and reads its answers:
 one for each text, in order, or one that refuses, which is the last. No text makes it load the model
-and answer `LOADED`. Frames are JSON and float32 of our own making, never pickles.
+and answer `LOADED`. A text that is asked for again after the process ended is announced by `BEGUN`:
+whoever asks then knows at whose text it ended, if it does again. Frames are JSON and float32 of our
+own making, never pickles.
 """
 
 from __future__ import annotations
@@ -23,10 +25,12 @@ MAX_TEXTS: Final = 64
 MAX_FRAME_BYTES: Final = 8 * 2**20
 """Of a question: its texts, all of them of characters that JSON writes with six."""
 
-_VECTOR, _FAILED, _UNAVAILABLE, _LOADED = b"v", b"f", b"u", b"l"
+_VECTOR, _FAILED, _UNAVAILABLE, _LOADED, _BEGUN = b"v", b"f", b"u", b"l", b"b"
 _SECONDS_BYTES = 4
 LOADED: Final = _LOADED
 """What `load` is answered with."""
+BEGUN: Final = _BEGUN
+"""A text that was asked for again is being computed."""
 
 
 def bounded(text: str) -> str:
@@ -42,11 +46,13 @@ class Question:
         texts: `bounded`, at most MAX_TEXTS; none: the model is to be loaded.
         nice: how far whoever asks has stepped back (0 to 19); the computation does so, too.
         is_urgent: somebody waits for the one text; computed beside all that is not.
+        is_again: the process ended while this one text waited or was computed; it is announced.
     """
 
     texts: list[str]
     nice: int = 0
     is_urgent: bool = False
+    is_again: bool = False
 
     def encode(self) -> bytes:
         """A frame."""
@@ -66,7 +72,9 @@ class Question:
             raise ValueError("no question") from error
         if len(texts) > MAX_TEXTS:
             raise ValueError("too many texts")
-        return cls(texts, nice, bool(question.is_urgent))
+        if question.is_again and len(texts) != 1:
+            raise ValueError("again, but not one text")
+        return cls(texts, nice, bool(question.is_urgent), bool(question.is_again))
 
 
 def vector_answer(vector: bytes, seconds: float) -> bytes:

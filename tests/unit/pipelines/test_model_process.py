@@ -11,13 +11,14 @@ import tempfile
 from array import array
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from pipelines.local.processes import is_alive, wait_until
-from pipelines.local.python_process import framed
+from pipelines.local.python_process import ChildLate, framed
 from pipelines.local.shared_server import is_ours
 from pipelines.models.embedder import OnnxEmbedder
 from pipelines.models.installed import embedder_folder
@@ -209,6 +210,44 @@ def test_killed_under_load_it_loses_no_answer(host: ModelHost, folder: Path) -> 
     assert len(lines(folder, "started")) == 5
 
 
+def test_a_text_asked_for_again_is_announced_when_its_turn_has_come(
+    host: ModelHost, folder: Path
+) -> None:
+    """So nobody's text is blamed for the end of the process at a text of another client."""
+    with asking(host) as other, ThreadPoolExecutor(1) as pool, closing(host.connect()) as client:
+        busy = pool.submit(other.embed, ["wait here"])
+        assert wait_until(lambda: "wait here" in lines(folder, "computed"), PATIENT_S)
+        client.ask(Question(["patient"], is_again=True), PATIENT_S)
+        with pytest.raises(ChildLate):
+            client.wait_until_begun(0.3)
+        (folder / "here").touch()
+        client.wait_until_begun(PATIENT_S)
+        assert client.vector(PATIENT_S)[0] == vector_of("patient")
+        assert busy.result() == [vector_of("wait here")]
+
+
+def test_a_process_that_ends_at_texts_of_others_for_ever_is_not_a_fault_of_a_text(
+    settings: Settings,
+) -> None:
+    """It says hello, loads, and goes when it is asked for a text, without having begun it."""
+    code = (
+        f"import sys; sys.path[:0] = [{str(ROOT)!r}]\n"
+        "import os\n"
+        "from pipelines.models import model_process\n"
+        "from tests.fakes.model_process import ObedientEmbedder\n"
+        "from pathlib import Path\n"
+        "model_process._Lane.put = lambda self, job: os._exit(1)\n"
+        "model_process.serve(ObedientEmbedder(Path(sys.argv[1])), *sys.argv[2:5])\n"
+    )
+    folder = str(settings.model_process_dir)
+    host = ModelHost(settings, program=[sys.executable, "-P", "-c", code, folder], linger_s=0.2)
+    with (
+        SharedEmbedder(settings, host=host) as client,
+        pytest.raises(ModelUnavailable, match="20 times in a row at texts of others"),
+    ):
+        client.embed(["a"])
+
+
 def test_killed_from_outside_it_is_started_again_for_each_client(
     host: ModelHost, folder: Path
 ) -> None:
@@ -292,6 +331,16 @@ def test_a_client_that_reads_no_answer_harms_nobody(host: ModelHost) -> None:
         deaf.close()
 
 
+def test_who_is_deaf_to_what_is_announced_harms_nobody(host: ModelHost) -> None:
+    with asking(host) as client:
+        client.load()
+        deaf = raw(host)
+        # Each is answered by a vector of 1,536 bytes, and a socket takes 200 kB of them.
+        deaf.sendall(400 * framed(Question(["a"], is_again=True).encode()))
+        assert client.embed(["b"]) == [vector_of("b")]
+        deaf.close()
+
+
 # Whose turn it is
 
 
@@ -309,17 +358,22 @@ def test_a_question_is_answered_while_a_batch_is_computed(host: ModelHost, folde
 
 
 def test_batches_are_computed_in_turn(host: ModelHost, folder: Path) -> None:
+    """A small batch is through while a large one, which came before it, is not."""
     texts = [f"small {number}" for number in range(3)]
-    with asking(host) as one, asking(host) as two, ThreadPoolExecutor(2) as pool:
-        large = pool.submit(one.embed, ["wait gate", *("large",) * (MAX_TEXTS - 1)])
-        assert wait_until(lambda: "wait gate" in lines(folder, "computed"), PATIENT_S)
-        two.load()
-        small = pool.submit(two.embed, texts)
-        (folder / "gate").touch()
-        large.result()
-        small.result()
+    gates = [f"gate-{number}" for number in range(MAX_TEXTS)]
+    with asking(host) as early, asking(host) as late, ThreadPoolExecutor(2) as pool:
+        large = pool.submit(early.embed, [f"wait {gate}" for gate in gates])
+        assert wait_until(lambda: "wait gate-0" in lines(folder, "computed"), PATIENT_S)
+        late.load()
+        small = pool.submit(late.embed, texts)
+        while not wait_until(small.done, 0.5):
+            (folder / gates.pop(0)).touch()
+            assert gates, "it waited for the whole large one"
+        assert not large.done()
+        for gate in gates:
+            (folder / gate).touch()
+        assert len(large.result()) == MAX_TEXTS
         assert [line for line in lines(folder, "computed") if line.startswith("small")] == texts
-        assert lines(folder, "computed")[-1] == "large"
 
 
 def test_a_batch_steps_back_with_whoever_asks_and_a_question_does_not(folder: Path) -> None:
