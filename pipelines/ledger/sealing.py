@@ -24,14 +24,13 @@ from projections.errors import KeysUnavailable, UndecodableEntry
 from projections.events import (
     SYSTEM_EVENTS,
     Event,
-    as_envelope,
     decode_event,
     encode_fields,
     is_system_event,
+    personal_fields,
+    skeleton_fields,
 )
 
-PERSONAL: Final = ("user_id", "consent_ref", "payload_ref", "payload")
-"""What is encrypted of an event; the rest is its skeleton, which stays readable and in order."""
 ERASED_USER: Final = "erased:"
 """Before a key's id: the user of an event whose key was destroyed."""
 ERASED_EVENT: Final = "memory.erased"
@@ -139,21 +138,23 @@ def _users_of(payload: Mapping[str, Any]) -> list[str]:
 def skeleton_of(event: Event) -> tuple[bytes, bytes]:
     """Canonical JSON of an event without its personal fields, and of these alone.
 
+    The second is what is encrypted; the first stays readable and in order.
+
     Raises:
         ValueError: the payload breaks a rule of canonical JSON.
     """
-    envelope = as_envelope(event)
-    personal: dict[str, Any] = {n: envelope.pop(n) for n in PERSONAL if n in envelope}
-    return encode_fields(envelope), encode_fields(personal, event.payload)
+    return encode_fields(skeleton_fields(event)), encode_fields(
+        personal_fields(event), event.payload
+    )
 
 
 def seal(skeleton: bytes, personal: bytes, key: SubjectKey) -> bytes:
     """The sealed entry of an event."""
     digest = key.nonces.copy()
-    digest.update(b"%b\0%b" % (skeleton, personal))
+    digest.update(b"\0".join((skeleton, personal)))
     nonce = digest.digest()
     ciphertext = key.cipher.encrypt(nonce, personal, skeleton)
-    return b"%b\0%b%b%b" % (skeleton, key.key_id, nonce, ciphertext)
+    return b"".join((skeleton, SEALED_MARK, key.key_id, nonce, ciphertext))
 
 
 def unsealed_part(data: bytes) -> bytes:
@@ -189,22 +190,22 @@ def is_withheld(keys: Opener | None, event: Event) -> bool:
 
 
 def _unsealed(data: bytes, keys: Opener | None, *, partition: int, position: str) -> Event:
-    skeleton, is_sealed, sealed = data.partition(SEALED_MARK)
-    if not is_sealed:
+    end = data.find(SEALED_MARK)
+    if end < 0:
         return decode_event(data, partition=partition, position=position)
     if keys is None:
         raise KeysUnavailable(reason="this process has no key store (keys_url, master_key)")
-    key = keys.opening(sealed[:KEY_ID_BYTES])
+    nonce, ciphertext = end + 1 + KEY_ID_BYTES, end + 1 + KEY_ID_BYTES + NONCE_BYTES
+    key_id = data[end + 1 : nonce]
+    key = keys.opening(key_id)
     if key is None:
-        event = decode_event(skeleton, partition=partition, position=position)
-        return _erased(event, sealed[:KEY_ID_BYTES])
-    begin = KEY_ID_BYTES + NONCE_BYTES
+        return _erased(decode_event(data[:end], partition=partition, position=position), key_id)
     try:
-        personal = key.cipher.decrypt(sealed[KEY_ID_BYTES:begin], sealed[begin:], skeleton)
+        personal = key.cipher.decrypt(data[nonce:ciphertext], data[ciphertext:], data[:end])
     except InvalidTag as error:
         reason = "not sealed with the key that it names, or altered since"
         raise UndecodableEntry(partition=partition, position=position, reason=reason) from error
-    whole = b"%b,%b" % (skeleton[:-1], personal[1:])
+    whole = b",".join((data[: end - 1], personal[1:]))
     return decode_event(whole, partition=partition, position=position)
 
 

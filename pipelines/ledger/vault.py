@@ -188,7 +188,7 @@ class Vault(Opener):
         self._version: int | None = None
         self._gone = 0
         self._changes = 0
-        self._looked_at_s = 0.0
+        self._look_again_s = 0.0
         self._is_mine = False
         self.withdrawals = 0
         """Another number once a key may have gone: what was derived in memory goes, too."""
@@ -205,25 +205,27 @@ class Vault(Opener):
         fenced = self.known()
         if not fenced.tenants:
             return Sealer({}, [])
-        # Every event passes here, so what is the same for all of a user is made once.
-        of_users: dict[tuple[str, str | None], tuple[str, Subject]] = {}
-        places: list[tuple[str, Subject] | None] = []
+        # Every event passes here, so what is the same for all of a user is made once, and an event
+        # keeps the number of its subject: to hash tenant, kind and name again costs more.
+        subjects: dict[tuple[str, Subject], int] = {}  # counted from 1; 0 is nobody's
+        of_users: dict[tuple[str, str | None], int] = {}
+        numbers: list[int] = []
         for event in events:
-            place = of_users.get((event.tenant, event.user_id))
-            if place is None and event.tenant in fenced.tenants:
-                subject = subject_of(event)
-                place = None if subject is None else (event.tenant, subject)
-                if place is not None and event.user_id is not None:
-                    of_users[event.tenant, event.user_id] = place
-            places.append(place)
-        subjects = {place for place in places if place is not None}
+            number = of_users.get((event.tenant, event.user_id))
+            if number is None:
+                subject = subject_of(event) if event.tenant in fenced.tenants else None
+                number = 0
+                if subject is not None:
+                    number = subjects.setdefault((event.tenant, subject), len(subjects) + 1)
+                if event.user_id is not None:
+                    of_users[event.tenant, event.user_id] = number
+            numbers.append(number)
         for tenant in {tenant for tenant, _ in subjects}:
             if fenced.tenants[tenant] != SEALED:
                 raise KeysUnavailable(reason=f"tenant {tenant} is about to be sealed")
-        keys: dict[tuple[str, Subject] | None, SubjectKey | Nobodys | None] = {None: NOBODYS}
-        if subjects:
-            keys.update(self._keys_of(subjects).items())
-        return Sealer(fenced.tenants, [keys[place] for place in places])
+        keys = self._keys_of(subjects) if subjects else {}
+        by_number: list[SubjectKey | Nobodys | None] = [NOBODYS, *(keys[one] for one in subjects)]
+        return Sealer(fenced.tenants, [by_number[number] for number in numbers])
 
     def _keys_of(
         self, subjects: Iterable[tuple[str, Subject]]
@@ -274,7 +276,8 @@ class Vault(Opener):
         Raises:
             KeysUnavailable: it is not at hand: no store, another one, or one that lost it.
         """
-        self._refresh()
+        if time.monotonic() >= self._look_again_s:
+            self._refresh()
         key = self._by_id.get(key_id)
         if key is not None:  # nearly always, and so without the lock
             return key
@@ -312,7 +315,7 @@ class Vault(Opener):
         """Ask Redis and the store again before the next answer."""
         with self._guard:
             self._fenced = None
-            self._looked_at_s, self._version = 0.0, None
+            self._look_again_s, self._version = 0.0, None
             self._forget()
 
     def known(self) -> Fenced:
@@ -347,7 +350,7 @@ class Vault(Opener):
     def _refresh(self) -> None:
         """Notice what other processes changed, at most so often as keys may be believed."""
         now_s = time.monotonic()
-        if now_s - self._looked_at_s < FORGOTTEN_WITHIN_S / 2:
+        if now_s < self._look_again_s:
             return
         changes, version, gone = self.fences.changes(), None, self._gone
         if self.store is not None:
@@ -358,7 +361,7 @@ class Vault(Opener):
                 self._forget()
                 self._fenced = None
             self._version, self._gone, self._changes = version, gone, changes
-            self._looked_at_s = now_s
+            self._look_again_s = now_s + FORGOTTEN_WITHIN_S / 2
 
     def _forget(self) -> None:
         self._by_id.clear()
