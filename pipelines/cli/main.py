@@ -186,7 +186,7 @@ COMMANDS: dict[str, Listed] = {
     "targets": Listed(
         "services",
         GRAPH,
-        "List, activate, move and drop the graphs that are folded from this ledger.",
+        "List, compare, activate, move and drop the graphs that are folded from this ledger.",
     ),
     "seal": Listed(
         "erasing", ERASING, "Encrypt what a new tenant is told, with a key for each of its users."

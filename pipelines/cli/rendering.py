@@ -208,6 +208,34 @@ def _cut(value: Any) -> str:
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"
 
 
+def show_difference_of(out: Console, document: Mapping[str, Any], first: str, second: str) -> None:
+    """For a person: what two targets hold differently, by label and edge type, with examples."""
+    for stage, entries in document["behind"].items():
+        out.print(f"[yellow]{entries:,} entries are folded by {stage} in one of them alone[/]")
+    if document["same"]:
+        out.print(f"[green]✓ same[/green]  {document['compared']:,} nodes and edges")
+        return
+    heads = ("", f"only in {first}", f"only in {second}", "different", "")
+    rows = [
+        [
+            each["type"],
+            *(f"{each[name]:,}" for name in ("only_first", "only_second", "different")),
+            ", ".join(f"{name} {count:,}" for name, count in each["properties"].items()),
+        ]
+        for each in document["types"]
+    ]
+    show_table(out, heads, rows, "", right=1)
+    out.print()
+    for each in document["examples"]:
+        name = " ".join(map(str, (each["type"], *each["key"])))
+        whose = {"missing": f"only in {first}", "extra": f"only in {second}"}.get(each["kind"])
+        told = whose or "; ".join(
+            f"{field} {_cut(values['expected'])} in {first}, {_cut(values['found'])} in {second}"
+            for field, values in each["fields"].items()
+        )
+        out.print(f"  {name}: {told}", markup=False)
+
+
 def line(fields: Mapping[str, Any]) -> str:
     """What is told of one thing, in one line."""
     return "  ".join(f"{name}={value}" for name, value in fields.items() if value is not None)

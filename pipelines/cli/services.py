@@ -11,10 +11,13 @@ import typer
 from rich.console import Console
 
 from pipelines.cli.invocation import Invocation, command, settings_of
-from pipelines.cli.outcome import OK
+from pipelines.cli.outcome import FAILED, OK
+from pipelines.cli.rendering import show_difference_of
 from pipelines.local import services as supervised
 from pipelines.local import workers
 from pipelines.local.data_folder import LocalState, read_state
+from pipelines.proof.report import Scope
+from pipelines.proof.targets import difference_of
 from pipelines.work.edition import require_edition
 from pipelines.work.services import Services
 from pipelines.work.settings import Settings
@@ -22,7 +25,7 @@ from projections.errors import OperationFailed
 
 app = typer.Typer()
 targets = typer.Typer(
-    help="List, activate, move and drop the graphs that are folded from this ledger."
+    help="List, compare, activate, move and drop the graphs that are folded from this ledger."
 )
 app.add_typer(targets, name="targets", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(help="name of the target", metavar="NAME")]
@@ -261,6 +264,31 @@ def activate(invocation: Invocation, name: Name) -> None:
         {"active": name, "generation": generation},
         lambda out: out.print(f"reads are answered from [bold]{name}[/bold] now"),
     )
+
+
+@command(targets, "diff", example="recollect targets diff blue green")
+def diff(
+    invocation: Invocation,
+    first: Annotated[str, typer.Argument(help="a target", metavar="FIRST")],
+    second: Annotated[str, typer.Argument(help="another one", metavar="SECOND")],
+    tenant: Annotated[
+        str | None, typer.Option(help="compare what is of this tenant alone", show_default="all")
+    ] = None,
+) -> int:
+    """Compare two graphs of this ledger: what one of them has alone, and what has other values.
+
+    After a rebuild under other rules or with another model it tells what they changed; exit code 1
+    says that something differs. Neither is judged: `recollect verify` does that.
+    """
+    services = invocation.services
+    services.active()
+    left, right = (services.graph(services.targets.get(name)) for name in (first, second))
+    document = difference_of(left, right, Scope(tenant=tenant)).as_dict()
+    invocation.answer(
+        {"first": first, "second": second, **document},
+        lambda out: show_difference_of(out, document, first, second),
+    )
+    return OK if document["same"] else FAILED
 
 
 @command(targets, "drop", example="recollect targets drop blue")

@@ -164,10 +164,10 @@ class _Proof:
         self._expected.advance(self._graph, self._graph.checkpoints())
         expected, held = self._expected.graph, self._graph
         counts: Counter[str] = Counter()
-        changes: list[Change] = list(_streamed_nodes(expected, held, self._scope, counts))
+        changes: list[Change] = list(streamed_nodes(expected, held, self._scope, counts))
         for row in EDGES.values():
             if row is not SIMILAR_TO:
-                changes += _streamed_edges(row, expected, held, self._scope, counts=counts)
+                changes += streamed_edges(row, expected, held, self._scope, counts=counts)
         changes += self._similar_candidates(counts)
         return [one for one in changes if self._scope.may_have(one)], counts
 
@@ -337,7 +337,7 @@ def _log_broken_off(state: RetryCallState) -> None:
 # -- comparing -------------------------------------------------------------------------------------
 
 
-def _streamed_nodes(
+def streamed_nodes(
     expected: Graph, held: Graph, scope: Scope, counts: Counter[str]
 ) -> Iterator[NodeChange]:
     """Nodes that differ between two graphs that may not stand still."""
@@ -348,7 +348,7 @@ def _streamed_nodes(
             yield from node_changes(row, left, _nodes(held, row, tenants))
 
 
-def _streamed_edges(
+def streamed_edges(
     row: EdgeRow, expected: Graph, held: Graph, scope: Scope, *, counts: Counter[str]
 ) -> Iterator[EdgeChange]:
     """Likewise edges of a type."""

@@ -271,6 +271,9 @@ def test_it_moves_up_to_a_neo4j_that_answers_alike(small: Small, neo4j_url: str)
     small.ask("POST", "/v1/events", json=later)
     wait_until(lambda: caught_up(small), "both are kept in step", SOON_S)
     assert verified(small, "--target", "small") == verified(small, "--target", "blue")
+    found = small.run("targets", "diff", "small", "blue")
+    assert found["same"], found["examples"]
+    assert found["compared"] > 300
 
 
 def test_all_of_it_ends(small: Small) -> None:
