@@ -173,7 +173,7 @@ def _part(tenant: Tenant) -> Named:
 
 
 def _link(tenant: Tenant) -> Named:
-    own_id, links = next((i, links) for i, links in tenant.resolutions.items() if links)
+    own_id, links = next((i, links) for i, links in tenant.links.items() if links)
     links.clear()
     return {(LINKED_TO.type, own_id, "out")}
 

@@ -51,12 +51,13 @@ def _alike_resolved(
     for summary_id in session_ids:
         if not view.sees_made(tenant.summaries.get(summary_id)):
             continue
-        for link in tenant.resolutions.get(summary_id, ()):
-            row = tenant.events.rows.get(link.event_id)
+        for link in tenant.links.get(summary_id, ()):
+            if link.resolution_id is None or link.score < least_score:
+                continue
+            row = tenant.events.rows.get(link.resolution_id)
             seen = row is not None and view.sees_event(row)
-            other = tenant.summaries.get(link.other_id)
-            if seen and link.score >= least_score and view.sees_made(other):
-                yield Signalled(link.event_id, "recurring_pattern", link.score)
+            if seen and view.sees_made(tenant.summaries.get(link.other_id)):
+                yield Signalled(link.resolution_id, "recurring_pattern", link.score)
 
 
 def _similar_resolved(view: View, event_ids: Iterable[str]) -> Iterator[Signalled]:

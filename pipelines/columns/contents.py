@@ -321,12 +321,12 @@ def _parts(tenant: Tenant, key: str) -> Item:
     return _filled({"out": sorted(parts), "in": sorted(tenant.above.get(own_id, ()))})
 
 
-def _resolution_ids(tenant: Tenant) -> Iterable[str]:
-    return tenant.resolutions
+def _linked_ids(tenant: Tenant) -> Iterable[str]:
+    return tenant.links
 
 
-def _resolutions(tenant: Tenant, key: str) -> Item:
-    return _filled({"out": _sorted(map(tuple, tenant.resolutions.get(key, ())))})
+def _links(tenant: Tenant, key: str) -> Item:
+    return _filled({"out": _sorted(map(tuple, tenant.links.get(key, ())))})
 
 
 def _sorted(items: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
@@ -355,5 +355,5 @@ KINDS: Final = (
     Kind(SUMMARY.label, _summary_ids, _summary),
     Kind(COMMUNITY.label, _community_ids, _community),
     Kind(SUMMARIZES.type, _part_names, _parts),
-    Kind(LINKED_TO.type, _resolution_ids, _resolutions),
+    Kind(LINKED_TO.type, _linked_ids, _links),
 )

@@ -282,14 +282,15 @@ MAX_FAILURES: Final = 60
 def causes_elsewhere(view: View, failures: Iterable[int]) -> dict[int, int]:
     """Rows of the causes that stand in another session than their failure, and that failure's row.
 
-    Of one that stands behind several failures the first counts.
+    Of one that stands behind several failures the first counts. What another session changed, and
+    a failure names, stands behind it as well: the link of both was decided.
     """
-    session, causes = view.tenant.events.table["session"], view.tenant.causes
+    session = view.tenant.events.table["session"]
     elsewhere: dict[int, int] = {}
     for failure in islice(failures, MAX_FAILURES):
         met, level = {failure}, [failure]
         for _ in range(MAX_STEPS):
-            behind = (cause for row in level for cause, _ in causes.targets(row))
+            behind = (cause for row in level for cause in _causes_of(view, row))
             new = {row for row in behind if row not in met and view.seen[row]}
             level = sorted(new, key=view.tenant.events.place)
             met.update(level)
@@ -299,6 +300,17 @@ def causes_elsewhere(view: View, failures: Iterable[int]) -> dict[int, int]:
         if len(elsewhere) >= MAX_CAUSES:
             break
     return elsewhere
+
+
+def _causes_of(view: View, row: int) -> Iterator[int]:
+    tenant = view.tenant
+    yield from (cause for cause, _ in tenant.causes.targets(row))
+    own_id, made = tenant.events.ids[row], tenant.summaries.get
+    for summary_id in tenant.summaries_of(row):
+        for link in tenant.links.get(summary_id, ()):
+            seen = view.sees_made(made(summary_id)) and view.sees_made(made(link.other_id))
+            if seen and link.effect_id == own_id and link.cause_id in tenant.events.rows:
+                yield tenant.events.rows[link.cause_id]
 
 
 MAX_NAMED: Final = 24

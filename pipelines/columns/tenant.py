@@ -7,7 +7,7 @@ Everything is set from what the graph holds now, so that to set it again changes
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from enrichment.event_kinds import RETRY
@@ -51,17 +51,27 @@ EDGE_PROPERTIES: Final[Mapping[str, tuple[str, ...]]] = {
     SAME_AS.type: ("confidence", "retracted"),
     MEMBER_OF.type: (),
     SUMMARIZES.type: (),
-    LINKED_TO.type: ("score", "resolution_event_id"),
+    LINKED_TO.type: ("score", "resolution_event_id", "effect_event_id", "cause_event_id"),
 }
 """Of an edge, that are read from the graph; FOLLOWS is the order of the events themselves."""
 
 
-class Resolution(NamedTuple):
-    """That two sessions are alike, and the event that resolved it in the other one."""
+class SessionLink(NamedTuple):
+    """What joins a session to another one.
+
+    Attributes:
+        other_id: summary of the other session.
+        score: how sure that is, 0 to 1.
+        resolution_id: the event that resolved it there, of one that failed alike; None: none did.
+        effect_id: a failure of this session that names what the other one changed.
+        cause_id: the event that changed it.
+    """
 
     other_id: str
     score: float
-    event_id: str
+    resolution_id: str | None
+    effect_id: str | None
+    cause_id: str | None
 
 
 class Made:
@@ -91,7 +101,7 @@ class Tenant:
         above: ids of the summaries that were made from a part.
         below: the parts that a summary was made from.
         members: rows of the entities of a community.
-        resolutions: of a summary, by id.
+        links: of a summary, by id.
     """
 
     def __init__(self) -> None:
@@ -105,7 +115,7 @@ class Tenant:
         self.above: dict[Part, set[str]] = {}
         self.below: dict[str, set[Part]] = {}
         self.members: dict[str, set[int]] = {}
-        self.resolutions: dict[str, list[Resolution]] = {}
+        self.links: dict[str, list[SessionLink]] = {}
 
     def set_node(self, label: str, own_id: str, node: FoundNode | None) -> None:
         """A node as the graph holds it; None: it does not."""
@@ -170,8 +180,8 @@ class Tenant:
         elif label == SUMMARY.label:
             self._drop_parts(own_id, None, "")
             self._forget_part(own_id)
-            self.resolutions.pop(own_id, None)
-            for links in self.resolutions.values():
+            self.links.pop(own_id, None)
+            for links in self.links.values():
                 links[:] = [one for one in links if one.other_id != own_id]
         elif label == COMMUNITY.label:
             for row in self.members.pop(own_id, set()):
@@ -297,15 +307,26 @@ class Tenant:
     def _part(self, own_id: str, label: str) -> Part:
         return self.events.row(own_id) if label == EVENT.label else own_id
 
-    def _add_resolution(self, edge: FoundEdge) -> None:
-        event_id = edge.values["resolution_event_id"]
-        if event_id is not None:
-            resolution = Resolution(edge.target[1], edge.values["score"], event_id)
-            self.resolutions.setdefault(edge.source[1], []).append(resolution)
+    def _add_link(self, edge: FoundEdge) -> None:
+        link = SessionLink(
+            edge.target[1],
+            edge.values["score"],
+            edge.values["resolution_event_id"],
+            edge.values["effect_event_id"],
+            edge.values["cause_event_id"],
+        )
+        if link.resolution_id is not None or link.cause_id is not None:
+            self.links.setdefault(edge.source[1], []).append(link)
 
-    def _drop_resolutions(self, source_id: str, target_id: str | None, label: str) -> None:
-        stay = [one for one in self.resolutions.get(source_id, ()) if target_id is not None]
-        self.resolutions[source_id] = [one for one in stay if one.other_id != target_id]
+    def _drop_links(self, source_id: str, target_id: str | None, label: str) -> None:
+        stay = [one for one in self.links.get(source_id, ()) if target_id is not None]
+        self.links[source_id] = [one for one in stay if one.other_id != target_id]
+
+    def summaries_of(self, row: int) -> Iterator[str]:
+        """The summaries of an event's episode and session."""
+        for summary_id in sorted(self.above.get(row, ())):
+            yield summary_id
+            yield from sorted(self.above.get(summary_id, ()))
 
 
 # Not of each tenant: one that refers to itself stays in memory long after it was put aside.
@@ -317,7 +338,7 @@ _ADDING: Final[Mapping[str, Callable[[Tenant, FoundEdge], None]]] = {
     SAME_AS.type: Tenant._add_same,
     MEMBER_OF.type: Tenant._add_member,
     SUMMARIZES.type: Tenant._add_part,
-    LINKED_TO.type: Tenant._add_resolution,
+    LINKED_TO.type: Tenant._add_link,
 }
 _DROPPING: Final[Mapping[str, Callable[[Tenant, str, str | None, str], None]]] = {
     CAUSED_BY.type: Tenant._drop_causes,
@@ -327,5 +348,5 @@ _DROPPING: Final[Mapping[str, Callable[[Tenant, str, str | None, str], None]]] =
     SAME_AS.type: Tenant._drop_same,
     MEMBER_OF.type: Tenant._drop_members,
     SUMMARIZES.type: Tenant._drop_parts,
-    LINKED_TO.type: Tenant._drop_resolutions,
+    LINKED_TO.type: Tenant._drop_links,
 }

@@ -1,6 +1,7 @@
 """What a live worker does beside its blocks: passes of consolidation, and bringing back.
 
-A pass is due by time, when it is asked for, and to reflect on what came to a session.
+A pass is due by time, when it is asked for, to reflect on what came to a session, and once nothing
+comes any more: what was imported, or said in a session that ended, is not left for hours.
 """
 
 from __future__ import annotations
@@ -10,21 +11,23 @@ import threading
 import time
 from contextlib import suppress
 from time import monotonic
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
 
 from consolidation.forgetting import EventKey
+from pipelines.graph.port import Graph
 from pipelines.ledger.erasing import DONE, erasures
 from pipelines.ledger.vault import CONSENT
 from pipelines.observe import metrics
 from pipelines.operations import dead_letters
 from pipelines.operations.consolidate import consolidate, last_whole_s
 from pipelines.operations.erase import finish
-from pipelines.operations.passes.scopes import PassScope, are_requests, due
+from pipelines.operations.passes.scopes import PassScope, are_requests, changed, due
 from pipelines.work.catch_up import bring_back, missing
 from pipelines.work.services import Services
 from pipelines.work.settings import Settings
+from pipelines.work.stages import CONSOLIDATION
 from projections.errors import OperationFailed, PassUnderWay, RecollectError
 
 if TYPE_CHECKING:
@@ -34,6 +37,10 @@ logger = structlog.get_logger(__name__)
 
 _REQUESTS_EVERY_S = 5.0
 """Between two looks at requests, of which there are few; the other looks are rarer."""
+QUIET_S: Final = 60.0
+"""Nothing came for so long, and what did is folded: then a pass looks at what changed."""
+_PASS_SHARE: Final = 20
+"""Passes in quiet times take at most one part in so many of the time."""
 
 
 def attach_decider(app: StageApp, settings: Settings, target: str) -> None:
@@ -70,6 +77,9 @@ class Decider:
         self._returns_at_s = 0.0
         self._missing: frozenset[EventKey] = frozenset()
         self._rests_until_s = 0.0
+        self._tails: list[int] = []
+        self._quiet_from_s = 0.0
+        self._looked_at: dict[str, int] = {}
 
     def attach(self, app: StageApp) -> None:
         """Look every few seconds while the app runs, and end with it."""
@@ -132,7 +142,9 @@ class Decider:
             return None
         metrics.TRIGGERS.labels(self._target, due.reason).inc()
         logger.info("pass is due", target=self._target, reason=due.reason)
+        begun_s = monotonic()
         report = consolidate(self._services, scopes=due.scopes, stop=ends, folds=False)
+        self._quiet_from_s = monotonic() + _PASS_SHARE * (monotonic() - begun_s)
         return "complete" if report.complete else "out_of_time"
 
     def _erase(self) -> None:
@@ -181,7 +193,7 @@ class Decider:
             return None
         graph = self._services.graph(self._services.active())
         if not are_requests(graph) and monotonic() < self._looks_at_s:
-            return None
+            return self._due_in_quiet(graph)
         self._looks_at_s = monotonic() + self._settings.consolidation_look_s
         late_s = time.time() - last_whole_s(self._services, self._target)
         if late_s >= self._settings.consolidation_every_s:
@@ -190,5 +202,23 @@ class Decider:
         reflecting = sum(scope.least > 1 for scope in scopes)
         metrics.REFLECTION_TRIGGERS.labels(self._target).inc(reflecting)
         if not scopes:
-            return None
+            return self._due_in_quiet(graph)
         return Due("request" if len(scopes) > reflecting else "reflection", scopes)
+
+    def _due_in_quiet(self, graph: Graph) -> Due | None:
+        """What changed, once nothing came for a while and all of it is folded."""
+        tails = [tail.seq for tail in self._services.ledger.tails()]
+        if tails != self._tails:
+            self._tails = tails
+            self._quiet_from_s = max(self._quiet_from_s, monotonic() + QUIET_S)
+        if monotonic() < self._quiet_from_s:
+            return None
+        self._quiet_from_s = monotonic() + QUIET_S
+        folded = {at.partition: at.seq for at in graph.checkpoints(CONSOLIDATION.name)}
+        if any(folded.get(partition, 0) < seq for partition, seq in enumerate(tails)):
+            return None
+        pending = changed(graph)
+        # What a pass has left as it was, it would leave again.
+        scopes = [PassScope(one) for one in pending if pending[one] != self._looked_at.get(one)]
+        self._looked_at = pending
+        return Due("quiet", scopes) if scopes else None

@@ -21,8 +21,9 @@ from pipelines.ledger.epoch import PassLease
 from pipelines.ledger.registry import Target
 from pipelines.local.servers import Neo4jServer
 from pipelines.operations.consolidate import ConsolidationReport, consolidate, planned_forgetting
-from pipelines.operations.passes.scopes import PassScope
+from pipelines.operations.passes.scopes import PassScope, changed
 from pipelines.proof.verify import verify
+from pipelines.work import deciding
 from pipelines.work.deciding import Decider, Due
 from pipelines.work.folds import StageFold
 from pipelines.work.runner import Runner
@@ -295,6 +296,42 @@ def test_time_is_a_reason(live: Consolidated) -> None:
     look(live)
     with decider(live, consolidation_every_s=0.0) as one:
         assert one.due() == Due("timer", None)
+
+
+def test_quiet_is_a_reason_if_anything_came_and_all_of_it_is_folded(
+    live: Consolidated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After an import, or the last event of a session; and once for what came, not again."""
+    monkeypatch.setattr(deciding, "QUIET_S", 0.0)
+    look(live)
+    with decider(live) as quiet:
+        assert quiet.due() is None, "nothing came"
+        live.take_in(event(90, at=900, session_id="session-9"))
+        assert quiet.due() == Due("quiet", [PassScope("default")])
+        live.stack.append(event(91, at=910, session_id="session-9"))
+        assert quiet.due() is None, "it is not folded yet"
+    look(live)
+    monkeypatch.setattr(deciding, "QUIET_S", 60.0)
+    live.take_in(event(92, at=920, session_id="session-9"))
+    with decider(live) as busy:
+        assert busy.due() is None, "something came right now"
+
+
+def test_a_pass_in_quiet_times_sees_what_came_and_is_not_begun_again(
+    live: Consolidated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look(live)
+    live.take_in(event(90, at=900, session_id="session-9"))
+    monkeypatch.setattr(deciding, "QUIET_S", 0.0)
+    monkeypatch.setattr(deciding, "_PASS_SHARE", 0)
+    with decider(live) as one, Workers(live):
+        one.begin()
+        wait_until(lambda: not one.is_busy, "the pass ends", 60)
+        wait_until(lambda: changed(live.stack.graph) == {}, "what it decided is applied", 60)
+        before = seqs(live)
+        one.begin()
+        wait_until(lambda: not one.is_busy, "the look ends", 60)
+        assert seqs(live) == before
 
 
 def test_a_worker_that_ends_ends_its_pass(live: Consolidated) -> None:

@@ -96,6 +96,12 @@ def due(graph: Reads, reflection_importance: int = REFLECTION_IMPORTANCE) -> lis
     return list(dict.fromkeys(chosen))
 
 
+def changed(graph: Reads) -> dict[str, int]:
+    """Tenants to which anything came that no pass saw, and how much to one of their sessions."""
+    pending = most_pending(graph, tenants_of(graph))
+    return {tenant: importance for tenant, importance in pending.items() if importance > 0}
+
+
 def tenants_of(graph: Reads) -> list[str]:
     """Those that have events, or a request; where most is pending first."""
     requesting = cast(Iterator[FoundNode], graph.stream(CONSOLIDATION_REQUEST.label))

@@ -15,11 +15,11 @@ from pipelines.columns.entities import Fact
 from pipelines.columns.records import KINDS, Stories, StoriesAsked, StoryFact
 from pipelines.columns.stories import MAX_EVENTS, MAX_IN_SESSION, PAUSE_MS, stories_of
 from pipelines.columns.tables import Edge
-from pipelines.columns.tenant import NODE_PROPERTIES, Tenant
+from pipelines.columns.tenant import EDGE_PROPERTIES, NODE_PROPERTIES, Tenant
 from pipelines.columns.view import View
 from pipelines.graph.reads.scope import Scope, Within
-from pipelines.graph.rows import FoundNode
-from projections.schema import EVENT
+from pipelines.graph.rows import FoundEdge, FoundNode
+from projections.schema import EVENT, LINKED_TO, SUMMARIZES, SUMMARY, EdgeRow
 
 TENANT = "acme"
 MINUTE_MS = 60_000
@@ -228,6 +228,40 @@ def test_what_stands_behind_a_failure_in_another_session_is_told() -> None:
     assert stories.ids[leads["e0"]] == "e2"
     assert {leads["e1"], leads["e2"], leads["e3"]} == {-1}
     assert told(tenant, hits=["e2"]).ids == ["e1", "e2", "e3"]
+
+
+def summarised(tenant: Tenant, name: str, event: str, *user_ids: str) -> None:
+    """An event's session has a summary, as one made of events of these users."""
+    values = {"user_ids": user_ids, "gone": False, "decided_at": "9-0", "level": 2}
+    tenant.set_node(SUMMARY.label, name, FoundNode((TENANT, name), True, values, False))
+    join(tenant, SUMMARIZES, name, event, label=EVENT.label)
+
+
+def join(tenant: Tenant, row: EdgeRow, source: str, target: str, label: str, **values: Any) -> None:
+    """An edge of the graph."""
+    held = dict.fromkeys(EDGE_PROPERTIES[row.type]) | values
+    tenant.add_edge(row.type, FoundEdge((TENANT, source), (TENANT, target), label, held))
+
+
+@pytest.mark.parametrize(("whose", "told_ids"), [((), ["e0", "e1"]), (("bob",), ["e1"])])
+def test_what_another_session_changed_and_a_failure_names_is_told_to_who_sees_that_session(
+    whose: tuple[str, ...], told_ids: list[str]
+) -> None:
+    tenant = made(
+        {"session_id": "config", "text": "limit lowered"},
+        {"session_id": "pay", "kind": "failure", "user_id": "ann"},
+    )
+    summarised(tenant, "of-config", "e0", *whose)
+    summarised(tenant, "of-pay", "e1", "ann")
+    decided = {"score": 0.9, "effect_event_id": "e1", "cause_event_id": "e0"}
+    join(tenant, LINKED_TO, "of-pay", "of-config", label=SUMMARY.label, **decided)
+    stories = told(tenant, "ann", hits=["e1"], by_cause=True)
+    assert sorted(stories.ids) == told_ids
+    if "e0" in told_ids:
+        assert stories.ids[by_id(stories, "leads_to")["e0"]] == "e1"
+    ends = (TENANT, "of-pay"), (TENANT, "of-config")
+    tenant.drop_edges(LINKED_TO.type, *ends, SUMMARY.label)
+    assert told(tenant, "ann", hits=["e1"], by_cause=True).ids == ["e1"]
 
 
 def test_no_cause_is_told_that_the_viewer_does_not_see() -> None:
