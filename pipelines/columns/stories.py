@@ -305,10 +305,10 @@ def causes_elsewhere(view: View, failures: Iterable[int]) -> dict[int, int]:
 def _causes_of(view: View, row: int) -> Iterator[int]:
     tenant = view.tenant
     yield from (cause for cause, _ in tenant.causes.targets(row))
-    own_id, made = tenant.events.ids[row], tenant.summaries.get
+    own_id, summary = tenant.events.ids[row], tenant.summaries.get
     for summary_id in tenant.summaries_of(row):
         for link in tenant.links.get(summary_id, ()):
-            seen = view.sees_made(made(summary_id)) and view.sees_made(made(link.other_id))
+            seen = view.sees_made(summary(summary_id)) and view.sees_made(summary(link.other_id))
             if seen and link.effect_id == own_id and link.cause_id in tenant.events.rows:
                 yield tenant.events.rows[link.cause_id]
 

@@ -309,11 +309,11 @@ class Tenant:
 
     def _add_link(self, edge: FoundEdge) -> None:
         link = SessionLink(
-            edge.target[1],
-            edge.values["score"],
-            edge.values["resolution_event_id"],
-            edge.values["effect_event_id"],
-            edge.values["cause_event_id"],
+            other_id=edge.target[1],
+            score=edge.values["score"],
+            resolution_id=edge.values["resolution_event_id"],
+            effect_id=edge.values["effect_event_id"],
+            cause_id=edge.values["cause_event_id"],
         )
         if link.resolution_id is not None or link.cause_id is not None:
             self.links.setdefault(edge.source[1], []).append(link)

@@ -17,7 +17,7 @@ from pipelines.proof.proof import streamed_edges, streamed_nodes
 from pipelines.proof.report import Scope
 from projections.schema import EDGES
 
-EXAMPLES: Final = 3
+EXAMPLES_OF_EACH: Final = 3
 """Told of each label or type and each way to differ."""
 _WAYS: Final = {"missing": "only_first", "extra": "only_second", "different": "different"}
 
@@ -88,7 +88,7 @@ def difference_of(first: Graph, second: Graph, scope: Scope) -> TargetsDifferenc
         told = ways.setdefault(difference.type, Counter())
         told[way] += 1
         properties.setdefault(difference.type, Counter()).update(list(difference.fields))
-        if told[way] <= EXAMPLES:
+        if told[way] <= EXAMPLES_OF_EACH:
             examples.append(difference)
     return TargetsDifference(
         types=tuple(

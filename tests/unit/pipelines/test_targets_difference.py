@@ -7,7 +7,7 @@ from typing import cast
 
 from pipelines.graph.rows import FoundNode
 from pipelines.proof.report import EVERYTHING, Scope
-from pipelines.proof.targets import EXAMPLES, difference_of
+from pipelines.proof.targets import EXAMPLES_OF_EACH, difference_of
 from projections.schema import EVENT, FOLLOWS
 from tests.factories import event
 from tests.memory_stack import MemoryStack
@@ -43,7 +43,7 @@ def test_what_differs_is_counted_by_type_way_and_property_with_examples() -> Non
     assert events.properties == {"agent_id": 5}
     assert by_type[FOLLOWS.type].only_first == 1
     told = [one for one in found.examples if one.kind == "different"]
-    assert len(told) == EXAMPLES
+    assert len(told) == EXAMPLES_OF_EACH
     assert told[0].fields["agent_id"][1] == "other"
     back = difference_of(second.graph, first.graph, EVERYTHING)
     assert {one.type: one.only_second for one in back.types}[EVENT.label] == 1
