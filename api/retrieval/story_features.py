@@ -362,8 +362,30 @@ class _Making:
             "story_fixed": roles.has_fix,
             "nobodys": told.user < 0,
         }
+        flags |= self._beside_acts()
         self._columns |= {name: flag.astype(float) for name, flag in flags.items()}
         self._columns["person_meaning"] = cosines * told.person
+
+    def _beside_acts(self) -> dict[str, Array]:
+        """Of messages: whether something was done right after one, or right before it.
+
+        What is done at once was a request; what tells of it is no promise.
+        """
+        roles = self.roles
+        acts, agent_says = ~roles.says, roles.says & ~self._told.person
+        then_act = self._onwards(acts, 1)
+        acted = then_act | (self._onwards(agent_says, 1) & self._onwards(acts, 2))
+        return {
+            "acted_upon": roles.says & acted,
+            "tells_of_act": roles.says & self._onwards(acts, -1),
+        }
+
+    def _onwards(self, flags: Array, steps: int) -> Array:
+        """Whether the event so many steps on, or back, is of the same story and has the flag."""
+        others = numpy.arange(self._count) + steps
+        inside = (others >= 0) & (others < self._count)
+        others = numpy.where(inside, others, 0)
+        return numpy.asarray(inside & (self._story[others] == self._story) & flags[others])
 
     def _anchor(self, match: Array, words: Array, *, cosines: Array, held: Array) -> None:
         """How far each event of the best story is from the event that the question names."""

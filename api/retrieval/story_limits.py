@@ -76,6 +76,7 @@ def within_limits(
         (operator in ORDER, stories.named & roles.says),
         (operator is Operator.PROMISE, roles.says & ~stories.person & ~stories.asks),
         (operator is Operator.PROMISE, stories.marks > 0),
+        (operator is Operator.PROMISE, ~stories.fulfilled),
         (operator in _OF_AGENTS, stories.acted),
         (operator in _OF_USERS, stories.theirs),
         (operator in _OF_SESSIONS, stories.in_session),

@@ -147,4 +147,5 @@ def stories_asked(
         by_failure=operator in BY_FAILURE,
         by_fact=operator in OF_FACTS or operator is Operator.PROFILE,
         by_cause=operator is Operator.CAUSE,
+        by_promise=operator is Operator.PROMISE,
     )

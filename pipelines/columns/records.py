@@ -26,6 +26,7 @@ class Standings(NamedTuple):
         previous: place of the event before it in its session; -1: it is not among them.
         counts: how often it holds each stem that was asked for, a column a stem.
         stems: how many different ones it holds.
+        fulfilled: what it names was done for the same user, later; only where that is asked for.
         cosines: with the question's vector; NaN: not known.
     """
 
@@ -233,6 +234,7 @@ class StoriesAsked(NamedTuple):
             said whom it names; what failed and holds one of the stems.
         by_fact: also what says a fact about something that it names.
         by_cause: also what stands behind a failure, in another session.
+        by_promise: whether what was said is fulfilled is asked for.
     """
 
     hits: Sequence[str]
@@ -249,6 +251,7 @@ class StoriesAsked(NamedTuple):
     by_failure: bool = False
     by_fact: bool = False
     by_cause: bool = False
+    by_promise: bool = False
 
 
 class Stories(NamedTuple):
@@ -306,6 +309,7 @@ class Stories(NamedTuple):
     labels: Array
     marks: Array
     holds: Array
+    fulfilled: Array
     cosines: Array
 
 

@@ -16,6 +16,7 @@ from typing import Final
 
 import numpy
 
+from enrichment.act_names import is_reader, of_tool
 from enrichment.event_kinds import TOOL_USE, EventKind
 from enrichment.vocabulary import STOP_WORDS
 from pipelines.columns.entities import Fact
@@ -242,6 +243,7 @@ class _Telling:
             labels=holding(self._view, question.stems, rows, ("session", "agent")),
             marks=(events.texts.counts(question.marks, rows) > 0).sum(axis=1),
             holds=numpy.stack(holds, axis=1) if holds else numpy.zeros((len(rows), 0), bool),
+            fulfilled=self._fulfilled(rows),
             cosines=unknown if vector is None else events.vectors.cosines(vector, rows),
         )
 
@@ -252,6 +254,33 @@ class _Telling:
         places = {row: place for place, row in enumerate(rows.tolist())}
         leads = (self._leads_to.get(row, NOBODY) for row in places)
         return numpy.array([places.get(row, NOBODY) for row in leads], dtype=numpy.int32)
+
+    def _fulfilled(self, rows: Rows) -> Bits:
+        """Of each event whether what it names was done for the same user, later.
+
+        Tools that do something are called by its object: that the spare part will be posted is
+        fulfilled by `ship_spare_part` that worked.
+        """
+        table, texts = self._events.table, self._events.texts
+        fulfilled = numpy.zeros(len(rows), dtype=bool)
+        if not self._question.by_promise:
+            return fulfilled
+        users, at_ms = table["user"][rows], table["occurred_ms"][rows]
+        worked = numpy.isin(table["kind"], numbers_of_kinds(self._view, (EventKind.RESULT,)))
+        worked &= self._view.seen & ~self._failures
+        acts = numpy.flatnonzero(worked & numpy.isin(table["user"], users[users != NOBODY]))
+        for tool in numpy.unique(table["tool"][acts]).tolist():
+            name = self._events.names.text(tool)
+            if name is None or is_reader(name):
+                continue
+            verbs, words = of_tool(name)
+            named = texts.counts(sorted(words - verbs), rows) > 0
+            done = acts[table["tool"][acts] == tool]
+            for place in numpy.flatnonzero(named.all(axis=1) & named.any(axis=1)).tolist():
+                same = done[table["user"][done] == users[place]]
+                later = table["occurred_ms"][same] > at_ms[place]
+                fulfilled[place] |= bool(later.any())
+        return fulfilled
 
     def _theirs(self, rows: Rows, spoken: Bits) -> Bits:
         """Which events are of the users of those who were named."""

@@ -79,7 +79,7 @@ MEANINGFUL: Sequence[tuple[frozenset[Operator], tuple[str, ...]]] = (
     (frozenset({Operator.PREFERENCE, Operator.PROFILE, Operator.SEARCH}), ("person_meaning",)),
     (frozenset({Operator.CAUSE}), ("nobodys", "behind_failure")),
     (_OF_SPANS | {Operator.PROFILE, Operator.SEARCH}, ("length",)),
-    (_OF_WISHES | {Operator.SEARCH}, ("asks",)),
+    (_OF_WISHES | {Operator.SEARCH}, ("asks", "acted_upon", "tells_of_act")),
 )
 """Which features mean something to which operators; those of the first row are shared, too.
 

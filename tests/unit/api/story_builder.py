@@ -90,6 +90,7 @@ class Told:
             counts=counts,
             labels=numpy.zeros(counts.shape, dtype=bool),
             marks=numpy.array([row.get("marks", 0) for row in rows]),
+            fulfilled=numpy.array([row.get("fulfilled", False) for row in rows]),
             holds=numpy.array(
                 [[all(one[stem] for stem in stems_of) for stems_of in identifiers] for one in said],
                 dtype=bool,

@@ -264,6 +264,28 @@ def test_what_another_session_changed_and_a_failure_names_is_told_to_who_sees_th
     assert told(tenant, "ann", hits=["e1"], by_cause=True).ids == ["e1"]
 
 
+@pytest.mark.parametrize(
+    ("tool", "user", "status", "fulfilled"),
+    [
+        ("ship_spare_part", "ann", "completed", True),
+        ("ship_spare_part", "bob", "completed", False),
+        ("ship_spare_part", "ann", "failed", False),
+        ("find_spare_part", "ann", "completed", False),
+        ("ship_order", "ann", "completed", False),
+    ],
+)
+def test_what_an_agent_said_is_fulfilled_by_what_is_done_for_the_same_user_later(
+    tool: str, user: str, status: str, *, fulfilled: bool
+) -> None:
+    said = {"text": "i will post the spare part", "user_id": "ann"}
+    result = {"kind": "result", "tool_name": tool, "user_id": user, "status": status}
+    kind = "failure" if status == "failed" else "result"
+    tenant = made(said, {**result, "kind": kind, "session_id": "t"}, {**said, "session_id": "u"})
+    stories = told(tenant, "ann", hits=["e0", "e2"], by_promise=True)
+    assert by_id(stories, "fulfilled") == {"e0": fulfilled, "e2": False}
+    assert not any(told(tenant, "ann", hits=["e0"]).fulfilled)
+
+
 def test_no_cause_is_told_that_the_viewer_does_not_see() -> None:
     tenant = made({"session_id": "t", "user_id": "bob"}, {"kind": "failure"})
     cause(tenant, "e1", "e0")
