@@ -58,6 +58,8 @@ WAKING_PARTS: Final = 2
 USUAL: Final = 0.6
 """Of the sessions, or of those that use the first tool of a sequence: so many, or it is no habit.
 Of tools that come in any order, each pair follows in some sessions."""
+THEN: Final = ", then "
+"""Between the tools of a sequence, in its name."""
 _HOURS: Final = 6
 """Of a part of a day."""
 _DAYS: Final = ("Mondays", "Tuesdays", "Wednesdays", "Thursdays", "Fridays", "Saturdays", "Sundays")
@@ -228,7 +230,7 @@ def _sequences(sessions: Sequence[Session]) -> Iterator[_Recurring]:
             if _is_part(steps, longer)
         )
         if all(left >= LEAST_SESSIONS for left in without):
-            name = ", then ".join(steps)
+            name = THEN.join(steps)
             share = len(where) / len(used[steps[0]])
             yield _Recurring(f"sequence {name}", name, list(where.values()), share)
 

@@ -4,9 +4,9 @@ A sentence of the event's user is a wish when it lays down a habit, which its fo
 
 - it says so: prefer, would rather, always, never, from now on, by default;
 - it is an imperative with a case (when, if, unless … you do that), or a negated one;
-- it is an imperative, or "I want", about things in general: a plural without article ("write commit
-  messages in the imperative"), told more than the bare object, and no verb of looking or starting
-  something ("show invoices" is done once);
+- it is an imperative, or "I want", about things in general: a plural without article or number
+  ("write commit messages in the imperative"), told more than the bare object, and no verb of
+  looking or starting something ("show invoices" is done once);
 - it is said of things in general, in the present: "gifts get a ribbon".
 
 Not in a question, not with an identifier (order 4711 is one case), not longer than 160 characters.
@@ -229,9 +229,17 @@ def _is_about_things(clause: Sequence[Token]) -> bool:
         if token.pos != "NOUN" or (token.text.lower() == token.lemma and not every):
             continue
         more = clause[place + 1]
-        bare = every or before.pos in ("VERB", "ADJ", "NOUN")
+        bare = every or (before.pos in ("VERB", "ADJ", "NOUN") and not _is_counted(clause, place))
         return bare and more.pos in ("ADP", "ADV", "ADJ", "VERB", "SCONJ", "AUX")
     return False
+
+
+def _is_counted(clause: Sequence[Token], place: int) -> bool:
+    """Whether it is said how many: "I need 40 more wool blankets for the hall" is one case."""
+    first = place
+    while first and clause[first - 1].pos in ("ADJ", "NOUN", "PROPN", "NUM"):
+        first -= 1
+    return any(token.pos == "NUM" for token in clause[first:place])
 
 
 _GETTING = word_set("get go come")

@@ -49,6 +49,8 @@ NO_WISHES = [
     "The export never ends.",
     "Always use order A-4711 for that.",
     "Run the tests once.",
+    "I need 40 more wool blankets for the hall.",
+    "I want 3 chairs with arms.",
     "Errors keep coming since Monday.",
     "Never had that before.",
     "When I opened it, the screen was black.",
