@@ -752,7 +752,7 @@ def _of_user(type_: str, persons: tuple[float, float, float], meaning: str) -> E
 
 
 EXHIBITS_PATTERN: Final = _of_user("EXHIBITS_PATTERN", (3.0, 5.0, 4.0), "a habit of the user")
-HAS_SKILL: Final = _of_user("HAS_SKILL", (2.0, 5.0, 0.0), "what sessions of the user carry through")
+HAS_SKILL: Final = _of_user("HAS_SKILL", (0.0, 5.0, 0.0), "what sessions of the user carry through")
 INTERESTED_IN: Final = _of_user(
     "INTERESTED_IN", (3.0, 1.0, 3.0), "what the user speaks of again and again"
 )
