@@ -763,6 +763,21 @@ TRAIT_EDGES: Final = {
 }
 """From a user to what is derived of them, by its kind."""
 
+ABSTRACTED_FROM: Final = EdgeRow(
+    type="ABSTRACTED_FROM",
+    source="Trait",
+    target="Summary",
+    properties=(),
+    stage="consolidation",
+    certainty=Certainty.RECORDED,
+    view=View.HIERARCHICAL,
+    prov="wasDerivedFrom",
+    weights=_weights(why=0.0, when=0.0, what=0.0, related=0.0, general=0.0),
+    meaning="the newest sessions that show it, as the user is told of them",
+    cap_per_node=20,
+    origin="ADR-0012",
+)
+
 EDGES: Final[dict[str, EdgeRow]] = {
     row.type: row
     for row in (
@@ -776,6 +791,7 @@ EDGES: Final[dict[str, EdgeRow]] = {
         MEMBER_OF,
         LINKED_TO,
         *TRAIT_EDGES.values(),
+        ABSTRACTED_FROM,
     )
 }
 

@@ -214,6 +214,8 @@ def evidence_markdown(
     marked = [event._replace(mark=f"e{rank}") for rank, event in enumerate(events, 1)]
     opening = _opening(marked, head, max_tokens)
     chosen, room = [], max_tokens - estimated_tokens("\n".join(opening))
+    lines = opening[0].count("\n") if head is not None else 0
+    proofs = {event_id for _, event_id in head.lines[:lines]} if head is not None else set()
     sessions: set[tuple[str, str]] = set()
     for event in marked:
         place = (event.session_id, _day(event))
@@ -224,10 +226,8 @@ def evidence_markdown(
         sessions.add(place)
         chosen.append(fitting)
         room -= heading + estimated_tokens(_evidence_line(fitting))
-    lines = opening[0].count("\n") if head is not None else 0
     if not (chosen or lines):
         return "Nothing was found.\n"
-    proofs = {event_id for _, event_id in head.lines[:lines]} if head is not None else set()
     shown = {event.event_id for event in chosen} | proofs
     ranked = [event for event in marked if event.event_id in shown]
     sources = "Sources: " + ", ".join(f"{event.mark}={event.event_id}" for event in ranked)

@@ -33,7 +33,7 @@ MAX_WISHES: Final = 10
 MAX_OTHERS: Final = 8
 """Facts, habits, skills and interests, together."""
 MAX_STEPS: Final = 8
-MAX_DERIVED: Final = 4
+MAX_DERIVED: Final = 2
 """Habits, skills and interests in a profile."""
 _CASE: Final = re.compile(
     r"(?<!\w)(?P<word>when(?:ever)?|if|unless|while|in\s+case)\s+(?P<case>[^,;]+)", re.IGNORECASE
@@ -165,7 +165,8 @@ def _wishes(person: Known, topic: Topic) -> list[Line]:
     if not topic.weights[RELATES_TO.type]:
         return []
     wishes = [fact for fact in person.facts if fact.properties["relation"] in WISHES]
-    return [_wish_line(fact) for fact in sorted(wishes, key=lambda fact: _wish_order(fact, topic))]
+    wishes.sort(key=lambda fact: _wish_order(fact, topic))
+    return [_dated(_wish_line(fact), fact) for fact in wishes]
 
 
 def _wish_order(fact: FactRow, topic: Topic) -> tuple[float, ...]:
@@ -195,23 +196,24 @@ def _wish_line(fact: FactRow) -> Line:
         text = f"avoid: {_NEGATED.sub('', text)}"
     else:
         text = f"wants: {text}"
-    return Line(f"{text} (since {_day(fact)})", fact.properties["event_id"])
-
-
-def _day(fact: FactRow) -> str:
-    return timestamp_text(fact.properties["valid_from"])[:10]
+    return Line(text, fact.properties["event_id"])
 
 
 def _fact_line(fact: FactRow) -> Line:
     words = f"{relation_words(fact.properties['relation'])} {one_line(fact.target.name)}"
-    return Line(f"{words} (since {_day(fact)})", fact.properties["event_id"])
+    return Line(words, fact.properties["event_id"])
+
+
+def _dated(line: Line, fact: FactRow) -> Line:
+    since = timestamp_text(fact.properties["valid_from"])[:10]
+    return line._replace(text=f"{line.text} (since {since})")
 
 
 def _facts(person: Known, topic: Topic) -> Iterator[tuple[float, Line]]:
     weight = topic.weights[RELATES_TO.type] / MAX_WEIGHT
     for fact in person.facts:
         if fact.properties["relation"] not in WISHES:
-            line = _fact_line(fact)
+            line = _dated(_fact_line(fact), fact)
             yield weight * fact.properties["confidence"] * _matters(line, topic), line
 
 

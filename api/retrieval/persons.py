@@ -122,7 +122,7 @@ class PersonAsked(NamedTuple):
 def profile_of(persons: Persons, question: PersonAsked, answer: StoryAnswer) -> StoryAnswer:
     """A profile that stories told, with what is derived of the person."""
     is_told = isinstance(answer.value, list)
-    if not (is_told or question.asking.intent or answer.confidence < persons.threshold):
+    if not (is_told or question.asking.intent):
         return answer  # records of something else, or what was done by and for somebody
     person = _known(persons, question)
     if person is None:
