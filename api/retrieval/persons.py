@@ -26,6 +26,7 @@ from api.retrieval.personal import (
 from api.retrieval.plan import Operator, Plan
 from api.retrieval.story_answer import StoryAnswer, story_answer
 from api.retrieval.story_terms import StoryTerms, stories_asked, story_terms
+from consolidation.traits import PERSON
 from enrichment.names import canonical_name, components, user_entity_id
 from enrichment.stems import words_in
 from enrichment.vocabulary import word_set
@@ -46,7 +47,6 @@ MAX_NAMES: Final = 3
 """By which open things are looked for."""
 MAX_LESSONS: Final = 3
 _PERSONS: Final = frozenset(("user", "agent"))
-_PERSON: Final = "person"
 _WHO_ASKS: Final = word_set(
     "i me my mine we us our ours he him his she her hers they them their user customer client "
     "caller person"
@@ -229,7 +229,7 @@ def _groups(reads: ColumnReads, ids: Sequence[str]) -> dict[str, list[EntityName
 
 
 def _is_person(entity: EntityName) -> bool:
-    return entity.entity_type in _PERSONS or entity.subtype == _PERSON
+    return entity.entity_type in _PERSONS or entity.subtype == PERSON
 
 
 def _named(entity: EntityName, words: set[str]) -> int:
