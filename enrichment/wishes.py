@@ -2,8 +2,10 @@
 
 A sentence of the event's user is a wish when it lays down a habit, which its form tells:
 
-- it says so: prefer, would rather, always, never, from now on, by default;
-- it is an imperative with a case (when, if, unless … you do that), or a negated one;
+- it says so (prefer, would rather, always, never, from now on, by default) and asks for it:
+  "dogs always cheer us up" tells, "always happy to help" offers;
+- it is an imperative with a case (when, if, unless … you do that), or a negated one; not one that
+  is done once as it suits the other ("let me know if you need help");
 - it is an imperative, or "I want", about things in general: a plural without article or number
   ("write commit messages in the imperative"), told more than the bare object, and no verb of
   looking or starting something ("show invoices" is done once);
