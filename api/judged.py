@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from api.retrieval.intent import PERSONAL
 from api.retrieval.narrative import AnswerHead
 from api.retrieval.plan import Operator
 from api.retrieval.story_answer import StoryAnswer
@@ -149,6 +150,9 @@ def answer_head(response: AtlasResponse) -> AnswerHead | None:
     if answer is None:
         return None
     first = answer.evidence[0] if answer.evidence else None
+    if response.meta.plan is not None and response.meta.plan.operator in PERSONAL and answer.value:
+        lines = list(zip(answer.value, answer.evidence, strict=False))
+        return AnswerHead(None, bool(response.meta.answered), first, lines)
     words = {_summary(node) for node in response.nodes if node.node_id == first}
     value: str | None = None
     if isinstance(answer.value, list):

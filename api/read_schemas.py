@@ -128,7 +128,11 @@ class SubgraphQuery(GraphReadQuery):
     )
     session_id: Name = Field(description="The session in which it is asked.")
     agent_id: Name = Field(description="The agent that asks.")
-    intent: Intent | None = Field(default=None, description="Override; default: inferred.")
+    intent: Intent | None = Field(
+        default=None,
+        description="Override; default: inferred. `who_is`, `how_does` and `personalize` are about "
+        "the person whom the question names, else about the user in whose view it is asked.",
+    )
     seed_nodes: list[SeedReference] | None = Field(
         default=None,
         min_length=1,
@@ -237,7 +241,8 @@ class LineageQuery(GraphReadQuery):
     """Parameters of a lineage."""
 
     intent: Intent | None = Field(
-        default=None, description="Default why. `when` follows the session's order, others causes."
+        default=None,
+        description="Default why. `when` and `how_does` follow the session's order, others causes.",
     )
     direction: Direction = Field(default=Direction.CAUSES)
 

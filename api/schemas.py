@@ -224,7 +224,8 @@ class Answer(Wire):
     value: Any = Field(
         default=None,
         description="A number, a list of names, a moment, or the words of the first event; null: "
-        "nothing is known.",
+        "nothing is known. Of the plans `how_does` and `personalize` lines, each proved by the "
+        "event of its place in `evidence`.",
     )
     evidence: list[str] = Field(description="Ids of the events that prove it, at most 200.")
 

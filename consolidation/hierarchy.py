@@ -41,6 +41,7 @@ from projections.operations import (
     RemoveNode,
 )
 from projections.schema import (
+    ABSTRACTED_FROM,
     COMMUNITY,
     ENTITY,
     LINKED_TO,
@@ -236,6 +237,10 @@ class Hierarchy:
     def written(self, key: SummaryKey) -> bool:
         """Whether this batch says what the summary is made from, or that it is no more."""
         return key in self._decided.nodes or self._decided.of(key).gone
+
+    def is_gone(self, key: SummaryKey) -> bool:
+        """Whether a summary that was asked for is no more."""
+        return self._decided.of(key).gone
 
     def operations(self, tombstones: Tombstones) -> Iterator[Operation]:
         """The summaries, their edges and their links as decided."""
@@ -480,6 +485,7 @@ class Traits:
     def __init__(self, shown: Mapping[TraitKey, DecidedNode], present: Set[EntityKey]) -> None:
         self._decided = DecidedNodes(TRAIT.label, shown)
         self._present = present
+        self._shown_by: dict[TraitKey, tuple[str, ...]] = {}
         self._users: dict[TraitKey, EntityKey] = {}
         """Also of those that a later decision of the batch took away; see `Hierarchy._ends`."""
 
@@ -488,12 +494,13 @@ class Traits:
         for trait in decided.traits:
             node = _trait_node(position, event, decided.user_ids, trait)
             if self._decided.write(position, node):
-                self._users[event.tenant, trait.trait_id] = user_key(event.tenant, decided.user_id)
+                self._users[node.key] = user_key(event.tenant, decided.user_id)
+                self._shown_by[node.key] = trait.summary_ids or ()
         for own_id in decided.gone:
             self._decided.remove(position, (event.tenant, own_id))
 
-    def operations(self) -> Iterator[Operation]:
-        """The traits, and whose they are."""
+    def operations(self, summaries: Hierarchy) -> Iterator[Operation]:
+        """The traits, whose they are, and the sessions that they were seen in."""
         yield from self._decided.operations()
         for key, user in self._users.items():
             if user not in self._present:  # enrichment of another partition is behind
@@ -501,6 +508,14 @@ class Traits:
             if (node := self._decided.nodes.get(key)) is not None:
                 row = TRAIT_EDGES[node.values["kind"]]
                 yield MergeEdge(type=row.type, source=user, target=key)
+        for key, summary_ids in self._shown_by.items():
+            told = [(key[0], one) for one in summary_ids if not summaries.is_gone((key[0], one))]
+            for summary in told:
+                yield EnsureNode(SUMMARY.label, summary)
+            if key in self._decided.nodes:
+                yield ClearEdges(ABSTRACTED_FROM.type, key)
+                for summary in told:
+                    yield MergeEdge(type=ABSTRACTED_FROM.type, source=key, target=summary)
 
 
 def _trait_node(

@@ -236,6 +236,8 @@ class Trait:
         first_seen_ms, last_seen_ms: since the epoch.
         holds_until_ms: unless it is seen again.
         event_ids: that prove it, of the newest sessions first.
+        summary_ids: of the user's summaries of the newest sessions that show it, likewise;
+            None: nobody wrote them down.
     """
 
     trait_id: Hash
@@ -247,6 +249,7 @@ class Trait:
     last_seen_ms: Whole
     holds_until_ms: Whole
     event_ids: Annotated[Different[EventId], Field(min_length=1, max_length=MAX_PROVING)]
+    summary_ids: Annotated[Different[Hash], Field(max_length=MAX_PROVING)] | None = None
 
 
 class TraitsDecided(Decided):

@@ -248,6 +248,9 @@ def _want_others(wants: Wanted, event: Event, decision: Decision) -> None:
         case TraitsDecided(traits=traits, gone=gone):
             wants.traits.update((tenant, one) for one in (*(t.trait_id for t in traits), *gone))
             wants.entities.add(user_key(tenant, decision.user_id))
+            wants.summaries.update(
+                (tenant, one) for trait in traits for one in trait.summary_ids or ()
+            )
         case PassDecided():
             wants.tenants.add(tenant)
             wants.requests.update((tenant, one) for one in decision.request_ids)
@@ -307,7 +310,7 @@ class _Fold:
         self._tombstones.operations(operations, PROJECTION)
         self._list_recalled()
         operations.extend(self._communities.operations())
-        operations.extend(self._traits.operations())
+        operations.extend(self._traits.operations(self._hierarchy))
         operations.extend(self._accesses.operations())
         operations.extend(self._dropped_pairs.operations())
         operations.extend(self._passes.operations())

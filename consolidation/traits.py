@@ -26,7 +26,7 @@ from consolidation.payloads import (
     TraitKind,
 )
 from consolidation.sources import Mentioned, SourceEvent
-from consolidation.summary_payloads import SUMMARY_DIGEST_BYTES
+from consolidation.summary_payloads import SUMMARY_DIGEST_BYTES, summary_id
 from enrichment.event_kinds import EventKind, type_words
 from enrichment.patterns import identifiers
 from enrichment.persons import USER_ROLES
@@ -58,6 +58,8 @@ WAKING_PARTS: Final = 2
 USUAL: Final = 0.6
 """Of the sessions, or of those that use the first tool of a sequence: so many, or it is no habit.
 Of tools that come in any order, each pair follows in some sessions."""
+THEN: Final = ", then "
+"""Between the tools of a sequence, in its name."""
 _HOURS: Final = 6
 """Of a part of a day."""
 _DAYS: Final = ("Mondays", "Tuesdays", "Wednesdays", "Thursdays", "Fridays", "Saturdays", "Sundays")
@@ -81,7 +83,8 @@ _PROTECTED: Final = re.compile(
     r")"
 )
 _WORD: Final = re.compile(r"[^\W\d_]+")
-_NOT_OF_INTEREST: Final = frozenset(("person", "group"))
+PERSON: Final = "person"
+_NOT_OF_INTEREST: Final = frozenset((PERSON, "group"))
 """Subtypes: whom a user speaks of, and the peoples, faiths and parties that somebody belongs to."""
 _INTERESTING: Final = frozenset(("concept", "service"))
 """Types of entities; resources are files, orders and the like."""
@@ -92,6 +95,7 @@ class _Sight(NamedTuple):
 
     at_ms: int
     event_ids: tuple[str, ...]
+    session_id: str
 
 
 Session = Sequence[SourceEvent]
@@ -174,6 +178,8 @@ def _trait(tenant: str, user_id: str, kind: TraitKind, recurring: _Recurring) ->
     times = [one.at_ms for one in shown]
     of_each = max(1, MAX_PROVING // len(shown))
     proving = dict.fromkeys(own_id for one in shown for own_id in one.event_ids[:of_each])
+    sessions = dict.fromkeys(one.session_id for one in shown)
+    told = (summary_id(tenant, "session", session_id, (user_id,)) for session_id in sessions)
     text = SEPARATOR.join(("trait", tenant, kind, recurring.what, user_id))
     return Trait(
         trait_id=blake2b(text.encode(), digest_size=SUMMARY_DIGEST_BYTES).hexdigest(),
@@ -185,6 +191,7 @@ def _trait(tenant: str, user_id: str, kind: TraitKind, recurring: _Recurring) ->
         last_seen_ms=times[0],
         holds_until_ms=holds_until_ms(times, HALF_LIVES_MS[kind]),
         event_ids=tuple(proving)[:MAX_PROVING],
+        summary_ids=tuple(told)[:MAX_PROVING],
     )
 
 
@@ -214,7 +221,7 @@ def _sequences(sessions: Sequence[Session]) -> Iterator[_Recurring]:
         for steps, event_ids in _runs(events):
             used.setdefault(steps[0], set()).add(number)
             if len(set(steps)) > 1:
-                sight = _Sight(events[0].occurred_at_ms, event_ids)
+                sight = _Sight(events[0].occurred_at_ms, event_ids, events[0].session_id)
                 shown.setdefault(steps, {}).setdefault(number, sight)
     often = {
         steps: where
@@ -228,7 +235,7 @@ def _sequences(sessions: Sequence[Session]) -> Iterator[_Recurring]:
             if _is_part(steps, longer)
         )
         if all(left >= LEAST_SESSIONS for left in without):
-            name = ", then ".join(steps)
+            name = THEN.join(steps)
             share = len(where) / len(used[steps[0]])
             yield _Recurring(f"sequence {name}", name, list(where.values()), share)
 
@@ -263,7 +270,7 @@ def _beginnings(sessions: Sequence[Session]) -> Iterator[_Recurring]:
     for events in sessions:
         first = events[0]
         at = datetime.fromtimestamp(first.occurred_at_ms / 1000, UTC)
-        sight = _Sight(first.occurred_at_ms, (first.event_id,))
+        sight = _Sight(first.occurred_at_ms, (first.event_id,), first.session_id)
         date, part = at.date().isoformat(), at.hour // _HOURS
         days.setdefault((date, 0), (at.weekday(), sight))
         parts.setdefault((date, part), (part, sight))
@@ -310,7 +317,7 @@ def _skills(sessions: Sequence[Session]) -> Iterator[_Recurring]:
         for name, use in last.items():
             tried[name] = tried.get(name, 0) + 1
             if not use.failed:
-                sight = _Sight(events[0].occurred_at_ms, (use.last.event_id,))
+                sight = _Sight(events[0].occurred_at_ms, (use.last.event_id,), use.last.session_id)
                 through.setdefault(name, []).append(sight)
     for name, shown in through.items():
         share = len(shown) / tried[name]
@@ -327,13 +334,21 @@ def _interests(sessions: Sequence[Session]) -> Iterator[_Recurring]:
     names: dict[str, str] = {}
     words = [[event for event in events if _is_own(event)] for events in sessions]
     own_names = {word for events in words for event in events for word in _words(event.agent_id)}
+    own_names |= {
+        word
+        for events in sessions
+        for event in events
+        for thing in event.entities
+        if thing.subtype == PERSON  # whom another sentence takes for a thing
+        for word in _words(thing.name)
+    }
     for number, events in enumerate(words):
         for event in events:
             if is_protected(event.text):
                 continue
             for thing in things_of(event):
                 if _may_interest(thing) and not own_names.issuperset(_words(thing.name)):
-                    sight = _Sight(event.occurred_at_ms, (event.event_id,))
+                    sight = _Sight(event.occurred_at_ms, (event.event_id,), event.session_id)
                     shown.setdefault(thing.entity_id, {}).setdefault(number, sight)
                     names[thing.entity_id] = thing.name
     for own_id, where in shown.items():

@@ -2,11 +2,13 @@
 
 A sentence of the event's user is a wish when it lays down a habit, which its form tells:
 
-- it says so: prefer, would rather, always, never, from now on, by default;
-- it is an imperative with a case (when, if, unless … you do that), or a negated one;
-- it is an imperative, or "I want", about things in general: a plural without article ("write commit
-  messages in the imperative"), told more than the bare object, and no verb of looking or starting
-  something ("show invoices" is done once);
+- it says so (prefer, would rather, always, never, from now on, by default) and asks for it:
+  "dogs always cheer us up" tells, "always happy to help" offers;
+- it is an imperative with a case (when, if, unless … you do that), or a negated one; not one that
+  is done once as it suits the other ("let me know if you need help");
+- it is an imperative, or "I want", about things in general: a plural without article or number
+  ("write commit messages in the imperative"), told more than the bare object, and no verb of
+  looking or starting something ("show invoices" is done once);
 - it is said of things in general, in the present: "gifts get a ribbon".
 
 Not in a question, not with an identifier (order 4711 is one case), not longer than 160 characters.
@@ -146,10 +148,13 @@ def _wish(sentence: _Sentence) -> str | None:
         return None
     if len(text.split()) < _MIN_WORDS or any(s.label in _ONE_CASE for s in identifiers(text)):
         return None
-    if _LAID_DOWN.match(text) or (_SAID.search(text) and not _is_report(sentence)):
-        return text.rstrip(".! ")
     offset = sentence.text.find(text)
     begins = sentence.tokens[sentence.first].start + max(0, offset)
+    laid_down = _LAID_DOWN.match(text) is not None or (
+        _SAID.search(text) is not None and not _is_report(sentence)
+    )
+    if laid_down and _asks(sentence, begins):
+        return text.rstrip(".! ")
     general = _imperative(sentence, begins) or _in_general(sentence)
     return text.rstrip(".! ") if general else None
 
@@ -184,6 +189,84 @@ def _is_report(sentence: _Sentence) -> bool:
     return False
 
 
+_OBLIGING = word_set("must should shall")
+
+
+def _asks(sentence: _Sentence, begins: int) -> bool:
+    """Whether a sentence with "always", "never" and the like asks for it, and does not tell of it.
+
+    "Always reply in German" does, "dogs always cheer us up" and "always happy to help" do not.
+    """
+    if _I_WANT.search(sentence.text) or _in_general(sentence):
+        return True
+    if _FROM_NOW.match(sentence.text[begins - _start(sentence) :]):
+        return True
+    clause = [one for one in sentence.tokens[sentence.first : sentence.last] if one.start >= begins]
+    if _SUITS.search(sentence.text) is None and not any(map(_is_verb, clause)):
+        return True  # "four spaces, never tabs"
+    subjects = [token for token in clause if token.relation in ("nsubj", "nsubjpass")]
+    told = any(token.text.lower() in _PERSONS for token in subjects)
+    if not told and any(token.text.lower() in _OBLIGING for token in clause):
+        return True
+    return any(_is_asked_for(sentence, part) for part in _parts(clause))
+
+
+_PERSONS = word_set("i we you he she it they that this there")
+_I_WANT = re.compile(
+    r"\b(?:i|we)(?:['\u2019]d| would)?\s+(?:\w+\s+)?(?:prefer|rather|want|need|expect|wish)\b",
+    re.IGNORECASE,
+)
+_FROM_NOW = re.compile(r"from (?:now|today)\b", re.IGNORECASE)
+_HOW_OFTEN = re.compile(
+    r"(?:(?:just|always|never|ever|from now on|from today(?: on)?|in (?:the )?future|by default"
+    r"|as a rule|at all times|every time|each time|please|no longer|do not|don't|don\u2019t)"
+    r"\b[\s,]*)*",
+    re.IGNORECASE,
+)
+_SUITS = re.compile(r"\b(?:when|whenever|if)\s+(?:you|there|anything|anyone)\b", re.IGNORECASE)
+
+
+def _start(sentence: _Sentence) -> int:
+    return sentence.tokens[sentence.first].start
+
+
+def _is_verb(token: Token) -> bool:
+    return token.pos in ("VERB", "AUX") and token.text.lower() != "please"
+
+
+def _parts(clause: Sequence[Token]) -> Iterator[Sequence[Token]]:
+    """A clause, and what stands behind its commas: "whenever it is late, write to me"."""
+    yield clause
+    for place, token in enumerate(clause):
+        if token.text == ",":
+            yield clause[place + 1 :]
+
+
+def _is_asked_for(sentence: _Sentence, part: Sequence[Token]) -> bool:
+    """Whether a part begins with what shall be done, perhaps behind how often."""
+    if not part:
+        return False
+    start = part[0].start
+    often = _HOW_OFTEN.match(sentence.text[start - _start(sentence) :])
+    offset = start + (0 if often is None else often.end())
+    left = [token for token in part if token.start >= offset]
+    if not left:
+        return False
+    first, word = left[0], left[0].text.lower()
+    if not any(map(_is_verb, part)):
+        return _WHENEVER.match(sentence.text) is not None and part[0].start > _start(sentence)
+    # what follows "always" or "never" is often taken for a noun
+    plain = ("VERB", "NOUN", "PROPN", "AUX") if offset > start else ("VERB",)
+    base = first.pos in plain and word == first.lemma.lower() and not word.endswith("ing")
+    suits = first.lemma in _DOING_ONCE and _SUITS.search(sentence.text) is not None
+    return base and not suits and word not in _STATES
+
+
+_WHENEVER = re.compile(r"(?:when|whenever|if)\b", re.IGNORECASE)
+_STATES = word_set("know feel think believe seem want need like love hope guess mean belong matter")
+"""Verbs of what one is in and cannot be asked to do: "don't know what to do" leaves out the I."""
+
+
 _OTHERS = word_set("he she they it that this there")
 _SAID_BY_ME = re.compile(r"\b(?:prefer|rather|want|need|expect|wish)\b", re.IGNORECASE)
 
@@ -199,19 +282,35 @@ def _imperative(sentence: _Sentence, begins: int) -> bool:
         clause = clause[1:]
     words = [token.text.lower() for token in clause]
     if words and words[0] in _CASES and "," in words:  # "when it is late, write to me"
-        asked_for = clause[words.index(",") + 1 :]
-        return bool(asked_for) and _is_base(asked_for[0])
+        behind = words.index(",") + 1
+        asked_for = clause[behind:]
+        if not asked_for or not _is_base(asked_for[0]):
+            return False
+        return not _is_offer(asked_for[0], clause[1:behind])
     if words[:1] == ["do"] and words[1:2] and words[1] in NEGATIONS:
-        return len(words) > 2 and clause[2].pos == "VERB"
+        return len(words) > 2 and clause[2].pos == "VERB" and clause[2].lemma not in _STATES
     wanted = words[:2] in (["i", "want"], ["i", "need"], ["we", "want"], ["we", "need"])
     if wanted and words[2:3] == ["to"]:
         return False
     first = clause[1] if wanted else clause[0] if clause else None
     if first is None or not _is_base(first):
         return False
-    if any(token.pos in ("SCONJ", "ADV") and token.text.lower() in _CASES for token in clause[2:]):
-        return True
+    for place, token in enumerate(clause[2:], 2):
+        if token.pos in ("SCONJ", "ADV") and token.text.lower() in _CASES:
+            return not _is_offer(first, clause[place + 1 :])
     return (wanted or first.lemma not in _DOING_ONCE) and _is_about_things(clause)
+
+
+def _is_offer(first: Token, case: Sequence[Token]) -> bool:
+    """Whether something is to be done once, as it suits the other.
+
+    "Let me know if you need help", "show me when you can".
+    """
+    suits = any(token.text.lower() in _SUITING for token in case[:1])
+    return suits and first.lemma in _DOING_ONCE
+
+
+_SUITING = word_set("you there anything anyone")
 
 
 def _is_base(token: Token) -> bool:
@@ -229,9 +328,17 @@ def _is_about_things(clause: Sequence[Token]) -> bool:
         if token.pos != "NOUN" or (token.text.lower() == token.lemma and not every):
             continue
         more = clause[place + 1]
-        bare = every or before.pos in ("VERB", "ADJ", "NOUN")
+        bare = every or (before.pos in ("VERB", "ADJ", "NOUN") and not _is_counted(clause, place))
         return bare and more.pos in ("ADP", "ADV", "ADJ", "VERB", "SCONJ", "AUX")
     return False
+
+
+def _is_counted(clause: Sequence[Token], place: int) -> bool:
+    """Whether it is said how many: "I need 40 more wool blankets for the hall" is one case."""
+    first = place
+    while first and clause[first - 1].pos in ("ADJ", "NOUN", "PROPN", "NUM"):
+        first -= 1
+    return any(token.pos == "NUM" for token in clause[first:place])
 
 
 _GETTING = word_set("get go come")

@@ -177,13 +177,22 @@ DIRECT: Final = "direct"
 INFERRED: Final = "inferred"
 """`mechanism` of a cause that a rule found."""
 
-INTENTS: Final = ("why", "when", "what", "related", "general")
+ABOUT_PERSONS: Final = ("who_is", "how_does", "personalize")
+"""Intents about a person, which S0 leaves to its extension ADR-0012."""
+INTENTS: Final = ("why", "when", "what", "related", "general", *ABOUT_PERSONS)
 
 
 def _weights(
-    why: float, when: float, what: float, related: float, general: float
+    why: float,
+    when: float,
+    what: float,
+    related: float,
+    general: float,
+    *,
+    persons: tuple[float, float, float] = (0.0, 0.0, 0.0),
 ) -> dict[str, float]:
-    return dict(zip(INTENTS, (why, when, what, related, general), strict=True))
+    """Weights by intent: the five of S0, then those of ABOUT_PERSONS."""
+    return dict(zip(INTENTS, (why, when, what, related, general, *persons), strict=True))
 
 
 def _decided(name: str, kind: Kind, merge: Merge = Merge.REPLACED) -> Property:
@@ -544,7 +553,9 @@ FOLLOWS: Final = EdgeRow(
     certainty=Certainty.FOLDED,
     view=View.TEMPORAL,
     prov="(none; qualifiedStart, qualifiedEnd)",
-    weights=_weights(why=1.0, when=5.0, what=1.0, related=0.5, general=2.0),
+    weights=_weights(
+        why=1.0, when=5.0, what=1.0, related=0.5, general=2.0, persons=(0.5, 4.0, 0.5)
+    ),
     meaning="the next retained event of the session, sorted by (occurred_at, event_id)",
 )
 CAUSED_BY: Final = EdgeRow(
@@ -561,7 +572,9 @@ CAUSED_BY: Final = EdgeRow(
     certainty=Certainty.FOLDED,
     view=View.CAUSAL,
     prov="wasGeneratedBy, wasInformedBy",
-    weights=_weights(why=5.0, when=1.0, what=2.0, related=1.5, general=2.0),
+    weights=_weights(
+        why=5.0, when=1.0, what=2.0, related=1.5, general=2.0, persons=(0.5, 3.0, 1.0)
+    ),
     meaning="effect to cause; direct from parent_event_id, inferred by a named rule",
     key=("mechanism",),
     shared_by=("mechanism", {"projection": DIRECT, "enrichment": INFERRED}),
@@ -575,7 +588,9 @@ SIMILAR_TO: Final = EdgeRow(
     certainty=Certainty.APPROXIMATE,
     view=View.SEMANTIC,
     prov="wasDerivedFrom (loose)",
-    weights=_weights(why=1.5, when=0.5, what=2.0, related=5.0, general=2.0),
+    weights=_weights(
+        why=1.5, when=0.5, what=2.0, related=5.0, general=2.0, persons=(1.0, 2.0, 2.0)
+    ),
     meaning="plain cosine of the two texts above the threshold; one edge a pair, "
     "smaller event_id first, read as undirected",
     cap_per_node=10,
@@ -594,7 +609,9 @@ REFERENCES: Final = EdgeRow(
     certainty=Certainty.FOLDED,
     view=View.ENTITY,
     prov="wasAssociatedWith, used",
-    weights=_weights(why=2.0, when=1.0, what=5.0, related=2.0, general=2.0),
+    weights=_weights(
+        why=2.0, when=1.0, what=5.0, related=2.0, general=2.0, persons=(4.0, 3.0, 3.0)
+    ),
     meaning="the event mentions the entity; never redirected",
     key=("role",),
     cap_per_node=10,
@@ -628,7 +645,9 @@ RELATES_TO: Final = EdgeRow(
     prov="wasInfluencedBy",
     # by its own edge_type: causal as CAUSED_BY, temporal as FOLLOWS, semantic as SIMILAR_TO,
     # entity as REFERENCES; this is the entity one
-    weights=_weights(why=2.0, when=1.0, what=5.0, related=2.0, general=2.0),
+    weights=_weights(
+        why=2.0, when=1.0, what=5.0, related=2.0, general=2.0, persons=(5.0, 2.0, 5.0)
+    ),
     meaning="a fact: what one entity is to another, and when it was true",
     key=("relation", "edge_type", "valid_from", "event_id"),
     origin="S2",
@@ -648,7 +667,9 @@ SAME_AS: Final = EdgeRow(
     certainty=Certainty.RECORDED,
     view=View.ENTITY,
     prov="alternateOf",
-    weights=_weights(why=5.0, when=5.0, what=5.0, related=5.0, general=5.0),
+    weights=_weights(
+        why=5.0, when=5.0, what=5.0, related=5.0, general=5.0, persons=(5.0, 5.0, 5.0)
+    ),
     meaning="two entities were found to be the same; smaller entity_id first",
     origin="S2",
     decided_by="decided_at",
@@ -662,7 +683,9 @@ SUMMARIZES: Final = EdgeRow(
     certainty=Certainty.RECORDED,
     view=View.HIERARCHICAL,
     prov="alternateOf, specializationOf",
-    weights=_weights(why=1.0, when=0.5, what=2.0, related=1.5, general=2.0),
+    weights=_weights(
+        why=1.0, when=0.5, what=2.0, related=1.5, general=2.0, persons=(1.0, 2.0, 0.5)
+    ),
     meaning="what a summary is made from: events of an episode, episodes of a session, "
     "sessions of an agent",
     other_target="Summary",
@@ -679,7 +702,9 @@ MEMBER_OF: Final = EdgeRow(
     certainty=Certainty.RECORDED,
     view=View.ENTITY,
     prov="(none; the inverse of hadMember)",
-    weights=_weights(why=0.5, when=0.5, what=0.5, related=0.5, general=0.5),
+    weights=_weights(
+        why=0.5, when=0.5, what=0.5, related=0.5, general=0.5, persons=(0.5, 0.5, 0.5)
+    ),
     meaning="the community of an entity; at most one",
     cap_per_node=1,
     origin="S2",
@@ -709,7 +734,7 @@ LINKED_TO: Final = EdgeRow(
 )
 
 
-def _of_user(type_: str, meaning: str) -> EdgeRow:
+def _of_user(type_: str, persons: tuple[float, float, float], meaning: str) -> EdgeRow:
     return EdgeRow(
         type=type_,
         source="Entity",
@@ -719,21 +744,39 @@ def _of_user(type_: str, meaning: str) -> EdgeRow:
         certainty=Certainty.RECORDED,
         view=View.ENTITY,
         prov="wasInfluencedBy",
-        weights=_weights(why=0.0, when=0.0, what=0.0, related=0.0, general=0.0),
+        # of a question about events a habit is no answer
+        weights=_weights(why=0.0, when=0.0, what=0.0, related=0.0, general=0.0, persons=persons),
         meaning=meaning,
         origin="ADR-0012",
     )
 
 
-EXHIBITS_PATTERN: Final = _of_user("EXHIBITS_PATTERN", "a habit of the user")
-HAS_SKILL: Final = _of_user("HAS_SKILL", "what sessions of the user carry through")
-INTERESTED_IN: Final = _of_user("INTERESTED_IN", "what the user speaks of again and again")
+EXHIBITS_PATTERN: Final = _of_user("EXHIBITS_PATTERN", (3.0, 5.0, 4.0), "a habit of the user")
+HAS_SKILL: Final = _of_user("HAS_SKILL", (0.0, 5.0, 0.0), "what sessions of the user carry through")
+INTERESTED_IN: Final = _of_user(
+    "INTERESTED_IN", (3.0, 1.0, 3.0), "what the user speaks of again and again"
+)
 TRAIT_EDGES: Final = {
     "pattern": EXHIBITS_PATTERN,
     "skill": HAS_SKILL,
     "interest": INTERESTED_IN,
 }
 """From a user to what is derived of them, by its kind."""
+
+ABSTRACTED_FROM: Final = EdgeRow(
+    type="ABSTRACTED_FROM",
+    source="Trait",
+    target="Summary",
+    properties=(),
+    stage="consolidation",
+    certainty=Certainty.RECORDED,
+    view=View.HIERARCHICAL,
+    prov="wasDerivedFrom",
+    weights=_weights(why=0.0, when=0.0, what=0.0, related=0.0, general=0.0),
+    meaning="the newest sessions that show it, as the user is told of them",
+    cap_per_node=20,
+    origin="ADR-0012",
+)
 
 EDGES: Final[dict[str, EdgeRow]] = {
     row.type: row
@@ -748,6 +791,7 @@ EDGES: Final[dict[str, EdgeRow]] = {
         MEMBER_OF,
         LINKED_TO,
         *TRAIT_EDGES.values(),
+        ABSTRACTED_FROM,
     )
 }
 

@@ -12,6 +12,7 @@ from api.mcp.arguments import InSession, MaxTokens, Name, OfUser, Position, Text
 from api.mcp.asking import WAIT_MS, Unanswered
 from api.mcp.calling import Call
 from api.mcp.remembering import Told
+from api.retrieval.intent import Intent
 from api.retrieval.narrative import estimated_tokens
 from enrichment.text import summary_body
 from projections.schema import EVENT
@@ -58,9 +59,19 @@ class Question(Reading):
     question: Text = Field(description="As the user put it.")
 
 
-async def ask(call: Call, given: Question) -> Told:
+class Asked(Question):
+    """A question that may be about a person."""
+
+    intent: Intent | None = Field(
+        default=None,
+        description="Default: by the words. `personalize`: what to heed for the user in what is "
+        "at hand; `how_does`: how they go about it; `who_is`: what is known of them.",
+    )
+
+
+async def ask(call: Call, given: Asked) -> Told:
     """What helps with a question."""
-    body = _question(call, given)
+    body = {**_question(call, given), "intent": given.intent}
     document = await call.api.post(f"{QUERIES}/subgraph", body)
     text = await call.api.post_for_text(f"{QUERIES}/subgraph", {**body, "record_access": False})
     return _recalled(text, document)

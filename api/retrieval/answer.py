@@ -15,8 +15,10 @@ from api.connections import OpenGraph
 from api.read_schemas import SubgraphQuery
 from api.retrieval.channels import Outcome, Subgraph, Work, run_side_by_side
 from api.retrieval.gather import Gathered, Gathering, QueryAnalysis
-from api.retrieval.intent import inferred_intents, path_intents, traversed_intents
+from api.retrieval.intent import PERSONAL, inferred_intents, path_intents, traversed_intents
 from api.retrieval.pending import pending_nodes
+from api.retrieval.personal import OF_LINES
+from api.retrieval.persons import Asking, Persons
 from api.retrieval.plan import Operator
 from api.retrieval.ranking import (
     BEST_ENTITIES,
@@ -33,7 +35,7 @@ from api.retrieval.ranking import (
     with_proactive,
 )
 from api.retrieval.story_answer import StoryAnswer, merged
-from api.retrieval.telling import Asking, told
+from api.retrieval.telling import told
 from api.retrieval.walk import Walk
 from api.schemas import Bound
 from api.services import Deadline, ReadContext
@@ -189,10 +191,19 @@ class Retrieval:
             zone=query.zone(),
             session_id=query.session_id,
             within=query.within(),
+            intent=query.intent,
         )
         reads = self._columns.reads(analysis.scope, timeout_ms)
+        persons = Persons(
+            reads,
+            graph=lambda work: self._reader.read(work, timeout_ms=timeout_ms),
+            scope=self._context.scope,
+            seeds=gathered.entities,
+            weights=self._services.policy.weights,
+            threshold=self._context.settings.answer_threshold,
+        )
         hits = in_turn(gathered.text, gathered.near)
-        return told(reads, asking, hits=hits, vector=gathered.vector)
+        return told(reads, asking, hits=hits, vector=gathered.vector, persons=persons)
 
     def _activated(self, walk: Walk, timeout_ms: int) -> dict[str, float] | None:
         """What spreading activation reaches; None: not in its time, and another method answers."""
@@ -236,15 +247,24 @@ class Retrieval:
                 ranked = diversified(ranked, query.diversity, columns.vectors)
         story = walked.story
         page.story = story
-        if story is not None and story.decides and self._by_stories():
+        if story is not None and story.plan.operator in OF_LINES:
+            intent = PERSONAL[story.plan.operator]
+            page.inferred = {**page.inferred, intent: story.confidence}
+            page.intents = {**page.intents, intent: story.confidence}
+        if story is not None and story.decides and self._by_stories(story):
             ranked = merged(ranked, story, page.weights)
         share = self._services.policy.proactive_share
         return with_proactive(ranked, walked.beside or (), query.max_nodes, share)
 
-    def _by_stories(self) -> bool:
-        """Whether nobody has said how to find or to rank."""
+    def _by_stories(self, story: StoryAnswer) -> bool:
+        """Whether nobody has said how to find or to rank.
+
+        What is known of a person is no matter of ranks: who asks for that gets it.
+        """
         query = self._query
         given = (query.intent, query.seed_nodes, query.scoring_weights)
+        if query.intent is not None and query.intent == PERSONAL.get(story.plan.operator):
+            given = (None, *given[1:])
         return self._page.method == "intent_weighted" and given == (None, None, None)
 
     def _standings(

@@ -20,12 +20,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
+from api.retrieval.plan import Operator
+from api.retrieval.plan_phrases import sure_ways
 from api.retrieval.policy import DEFAULT_POLICY
 from api.retrieval.query_terms import MAX_SEARCHED_CHARACTERS, MIN_PREFIX, is_plural, name_parts
 from enrichment.vocabulary import EDGE_TYPES, EdgeType
 from pipelines.graph.rows import SessionEvent
 
-Intent = Literal["why", "when", "what", "related", "general"]
+Intent = Literal["why", "when", "what", "related", "general", "who_is", "how_does", "personalize"]
 
 STRONG: Final = 0.7
 """The question asks for it in so many words."""
@@ -43,6 +45,14 @@ _OTHER_WHAT = (
     r"(?:caus\w+|reasons?|led|leads|made|makes|triggered|triggers|went\s+wrong|happen\w*|"
     r"came|comes|occurred|took\s+place|time|date|day|month|year|if\b|else\b|similar|like\b))"
 )
+
+
+PERSONAL: Final[Mapping[Operator, Intent]] = {
+    Operator.PROFILE: "who_is",
+    Operator.HOW_DOES: "how_does",
+    Operator.PERSONALIZE: "personalize",
+}
+"""Intents about a person, by the operator that answers them: they are asked in the same words."""
 
 
 class Marker(NamedTuple):
@@ -116,6 +126,7 @@ MARKERS: Final = (
         r"what\s+else|same\s+(?:kind|sort|type|thing|problem|error|issue)",
     ),
     _marker("related", WEAK, r"related|about|regarding|concerning|compar\w+|else|both|too|also"),
+    *(_marker(PERSONAL[name], STRONG, "|".join(sure_ways(name))) for name in PERSONAL),
 )
 """What questions are recognised by; `classify_graph_subgraph` reads the same ones."""
 

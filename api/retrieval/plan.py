@@ -64,6 +64,10 @@ class Operator(StrEnum):
     """How somebody wants something done."""
     PROFILE = "profile"
     """What is known of somebody."""
+    HOW_DOES = "how_does"
+    """How somebody goes about something."""
+    PERSONALIZE = "personalize"
+    """What to heed for somebody in what is at hand."""
     SIMILAR = "similar"
     """Earlier cases of an error."""
     PROMISE = "promise"
@@ -158,7 +162,14 @@ _SUCCEEDED: Final = re.compile(
 
 
 @lru_cache(maxsize=256)
-def plan_of(query: str, now_ms: int, zone: tzinfo = UTC, *, day_ms: int | None = None) -> Plan:
+def plan_of(
+    query: str,
+    now_ms: int,
+    zone: tzinfo = UTC,
+    *,
+    day_ms: int | None = None,
+    besides: frozenset[Operator] = frozenset(),
+) -> Plan:
     """The plan of a question.
 
     Args:
@@ -166,12 +177,13 @@ def plan_of(query: str, now_ms: int, zone: tzinfo = UTC, *, day_ms: int | None =
         now_ms: the clock that "yesterday" counts from.
         zone: whose midnights days begin at.
         day_ms: a moment of the day that times of day are of, where it names none; None: of today.
+        besides: operators that are not meant.
     """
     text = query[:MAX_SEARCHED_CHARACTERS]
     spans = exact_windows(text, now_ms, zone, day_ms=day_ms)
     quoted = _quoted(text)
     timeless = _timeless(text, spans)
-    row, confidence = _asked(text, timeless, has_time=bool(spans))
+    row, confidence = _asked(text, timeless, has_time=bool(spans), besides=besides)
     operator = Operator.SEARCH if row is None else row.operator
     if row is None and quoted:
         operator, confidence = Operator.SIMILAR, 0.8
@@ -193,11 +205,13 @@ def plan_of(query: str, now_ms: int, zone: tzinfo = UTC, *, day_ms: int | None =
 _OF_A_TIME: Final = (Operator.WINDOW, Operator.VALUE_AT)
 
 
-def _asked(text: str, timeless: str, *, has_time: bool) -> tuple[_Row | None, float]:
+def _asked(
+    text: str, timeless: str, *, has_time: bool, besides: frozenset[Operator]
+) -> tuple[_Row | None, float]:
     """The strongest row that matches, and how sure it is."""
     best: _Row | None = None
     for row in _TABLE:
-        if row.operator in _OF_A_TIME and not has_time:
+        if row.operator in besides or (row.operator in _OF_A_TIME and not has_time):
             continue
         whole = timeless if row.operator is Operator.OPEN else text
         if (best is None or row.strength > best.strength) and row.pattern.search(whole):

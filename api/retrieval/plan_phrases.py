@@ -23,6 +23,12 @@ _UNFINISHED = r"(?:open|outstanding|pending|unresolved|unfinished|unanswered|inc
 _ABOUT = r"(?:for|with|of|on|about|from|by)"
 _YET = r"yet|so\s+far|right\s+now|now|at\s+the\s+moment|today"
 
+_USUAL = r"(?:usual|normal|typical|own|preferred)"
+_WAY = r"(?:way|ways|approach|routine|procedure|steps|habits?|workflow|method)"
+_WHAT_IS = r"(?:what\s+(?:is|are)\s+|what's\s+)?"
+_ASKER = r"(?:i|we|you|one|the\s+agent)"
+_HEED = r"(?:know|keep\s+in\s+mind|bear\s+in\s+mind|consider|remember|heed|respect|observe|watch\s+out\s+for|look\s+out\s+for|pay\s+attention\s+to|be\s+aware\s+of|avoid)"
+
 ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
     (
         "similar",
@@ -168,6 +174,25 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
             r"what\s+(?:has|have|had|does)\s+\S+(?:\s+\S+)?\s+(?:ask(?:ed)?\s+for|want(?:s|ed)?|request(?:ed)?|like[sd]?)(?:\s+(?:for|when|if|in\s+case))?",
             r":\s*what\s+(?:does|do|did|would)\s+\S+(?:\s+\S+)?\s+(?:want|like|prefer|wish)",
             r"(?:what|how)\s+does\s+\S+(?:\s+\S+)?\s+(?:want|like|wish)(?:\s+(?:for|in|about|us\s+to))?",
+        ),
+    ),
+    (
+        "how_does",
+        1.09,
+        (
+            r"how\s+(?:do(?:es)?|did)\s+(?=\S+(?:\s+\S+)?\s+\S).*?\b(?:usually|normally|typically|generally|habitually|mostly)(?:\s+(?:do|does|handle|go\s+about|deal\s+with|approach|work(?:\s+on)?))?",
+            r"how\s+do(?:es)?\s+(?!(?:we|you|one|they|it)\b).*?\b(?:go(?:es)?\s+about|deal\s+with|handle|approach)",
+            rf"{_WHAT_IS}\S+(?:\s+\S+)?(?:'s|\u2019s|s'|s\u2019)\s+{_USUAL}\s+{_WAY}(?:\s+(?:of|for|to|with|when))?",
+            rf"{_WHAT_IS}the\s+{_USUAL}\s+{_WAY}\s+of",
+        ),
+    ),
+    (
+        "personalize",
+        1.07,
+        (
+            rf"^\W*(?:so,?\s+|and\s+)?what\s+(?:(?:should|must|shall|ought)\s+{_ASKER}\s+(?:to\s+)?|do\s+{_ASKER}\s+(?:need|have)\s+to\s+){_HEED}(?:\s+(?:about|for|with|to|when|if|before|while))?",
+            r"(?:personali[sz]e|tailor)(?:d|ed)?(?:\s+(?:this|that|it|things|the\s+(?:answer|reply|response)))?\b(?:.*?\b(?:for|to))?",
+            rf"what\s+(?:is\s+there|matters|is\s+important)\s+(?:to\s+{_HEED}\s+)?(?:about|for|with|to)(?=.*\b(?:when|if|before|while)\b)",
         ),
     ),
     (
@@ -364,7 +389,22 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
             r",?\s*please\s*[.?]?$",
         ),
     ),
+    (
+        "how_does",
+        0.5,
+        (r"^\W*(?:and\s+)?how\s+do(?:es)?(?=\s+(?!(?:we|you|one|they|it)\b)\S+(?:\s+\S+)?\s+\S)",),
+    ),
 )
+
+SAID_SO: Final = 1.0
+"""Strength of a question that says in so many words what it asks for."""
+
+
+def sure_ways(operator: str) -> list[str]:
+    """Patterns of the rows of an operator which say so in so many words."""
+    rows = (row for row in ROWS if row[0] == operator and row[1] >= SAID_SO)
+    return [pattern for _, _, patterns in rows for pattern in patterns]
+
 
 MARKS: Final = {
     "promise": (

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import tzinfo
-from typing import NamedTuple
 
+from api.retrieval.intent import PERSONAL
 from api.retrieval.open_answer import open_answer, open_asked, otherwise_meant
+from api.retrieval.personal import OF_LINES
+from api.retrieval.persons import Asking, PersonAsked, Persons, person_answer, profile_of
 from api.retrieval.plan import Operator, Plan, plan_of
 from api.retrieval.story_answer import StoryAnswer, story_answer
 from api.retrieval.story_lists import (
@@ -18,29 +19,15 @@ from api.retrieval.story_lists import (
 )
 from api.retrieval.story_terms import stories_asked, story_terms
 from pipelines.columns.reads import ColumnReads
-from pipelines.graph.reads.scope import Within
-
-
-class Asking(NamedTuple):
-    """A question as it was put.
-
-    Attributes:
-        query: in words.
-        now_ms: when.
-        zone: of the days that it means.
-        session_id: in which it is asked.
-        within: what was given beside it; None: nothing.
-    """
-
-    query: str
-    now_ms: int
-    zone: tzinfo
-    session_id: str
-    within: Within | None
 
 
 def told(
-    reads: ColumnReads, asking: Asking, *, hits: Sequence[str], vector: Sequence[float] | None
+    reads: ColumnReads,
+    asking: Asking,
+    *,
+    hits: Sequence[str],
+    vector: Sequence[float] | None,
+    persons: Persons | None = None,
 ) -> StoryAnswer:
     """The answer, empty where there is none.
 
@@ -49,12 +36,35 @@ def told(
         asking: the question.
         hits: ids of events that the channels found, the best first.
         vector: of the question; None: it has none.
+        persons: that questions about a person are answered from; None: stories alone.
 
     Raises:
         QueryTimeout: there was no answer in time.
         GraphUnavailable: nobody holds the columns.
     """
     plan = planned(reads, asking)
+    if plan.operator not in PERSONAL:
+        return _by_stories(reads, asking, plan, hits=hits, vector=vector)
+    question = PersonAsked(asking, plan, hits, vector)
+    if plan.operator is Operator.PROFILE:
+        answer = _by_stories(reads, asking, plan, hits=hits, vector=vector)
+        return answer if persons is None else profile_of(persons, question, answer)
+    personal = None if persons is None else person_answer(persons, question)
+    if personal is not None:
+        return personal
+    plan = planned(reads, asking._replace(intent=None), besides=OF_LINES)
+    return _by_stories(reads, asking, plan, hits=hits, vector=vector)
+
+
+def _by_stories(
+    reads: ColumnReads,
+    asking: Asking,
+    plan: Plan,
+    *,
+    hits: Sequence[str],
+    vector: Sequence[float] | None,
+) -> StoryAnswer:
+    """The answer that is listed, or read from stories."""
     if plan.operator is Operator.OPEN:
         wished = open_asked(plan)
         answer = open_answer(asking.query, plan, wished, reads.open_things(wished))
@@ -80,12 +90,21 @@ def told(
     return answer
 
 
-def planned(reads: ColumnReads, asking: Asking) -> Plan:
-    """The plan; times of no day are of the newest day of which the viewer sees something."""
+def planned(
+    reads: ColumnReads, asking: Asking, *, besides: frozenset[Operator] = frozenset()
+) -> Plan:
+    """The plan; times of no day are of the newest day of which the viewer sees something.
+
+    Args:
+        reads: of the viewer.
+        asking: the question.
+        besides: operators that are not meant.
+    """
     query, now_ms, zone = asking.query, asking.now_ms, asking.zone
-    plan = plan_of(query, now_ms, zone)
+    plan = plan_of(query, now_ms, zone, besides=besides)
     if plan.needs_day and (last_ms := reads.last_ms(now_ms + 1)) is not None:
-        plan = plan_of(query, now_ms, zone, day_ms=last_ms)
+        plan = plan_of(query, now_ms, zone, day_ms=last_ms, besides=besides)
     if asking.within is not None:
         plan = plan.limited(asking.within.since_ms, asking.within.until_ms)
-    return plan
+    meant = next((one for one, intent in PERSONAL.items() if intent == asking.intent), None)
+    return plan if meant is None else plan._replace(operator=meant, confidence=1.0)

@@ -256,13 +256,15 @@ class Walk(BoundedWalk[ColumnReads, list[str]]):
 
 
 TEMPORAL_INTENT: Intent = "when"
+_IN_ORDER: Final[frozenset[Intent]] = frozenset((TEMPORAL_INTENT, "how_does"))
+"""Intents that ask for what came next."""
 Frontiers = dict[Direction, list[str]]
 """Event ids by the direction in which they were met; no direction without any."""
 
 
 def lineage_edge(intent: Intent) -> EdgeRow:
-    """The edge type that answers an intent: order in time for `when`, causes for all others."""
-    return FOLLOWS if intent == TEMPORAL_INTENT else CAUSED_BY
+    """The edge type that answers an intent: the order in time, or causes."""
+    return FOLLOWS if intent in _IN_ORDER else CAUSED_BY
 
 
 def _forward(row: EdgeRow, direction: Direction) -> bool:

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
-
-import orjson
+from typing import Final
 
 from api.connections import OpenGraph
 from api.read_schemas import SubgraphQuery
 from api.retrieval.answer import Retrieval
 from api.retrieval.cause_tree import BEFORE_MS, CauseTree, tree_lines
 from api.retrieval.heads import Head, RankedEvent, Story, head_of, is_failure_event, stories_of
+from api.retrieval.lessons import Learned, lessons_in
 from api.retrieval.query_terms import query_terms
 from api.services import ReadContext
 from api.why_schemas import WhyQuery
 from consolidation.actions import Failure, failure_signature
 from consolidation.links import are_alike
-from consolidation.summary_payloads import Lesson, parse_summary
+from consolidation.summary_payloads import Lesson
 from pipelines.graph.reader import GraphNode, GraphRead
 from pipelines.graph.reads.events import EventReads
-from pipelines.graph.reads.walk import CauseReads, Gist, StoryEvent
-from projections.errors import InvalidEvent, QueryTimeout
+from pipelines.graph.reads.walk import CauseReads, StoryEvent
+from projections.errors import QueryTimeout
 from projections.schema import EVENT
 
 MAX_FOUND: Final = 60
@@ -225,31 +223,6 @@ def _named(learned: Iterable[Learned]) -> Iterable[str]:
 
 
 MAX_HELPED: Final = 4
-
-
-class Learned(NamedTuple):
-    """A lesson, and where it was learned.
-
-    Attributes:
-        lesson: as recorded.
-        session_id: of the episode.
-        summary_id: of the episode that tells of it.
-        same_story: it is of what is explained, not of something similar.
-    """
-
-    lesson: Lesson
-    session_id: str
-    summary_id: str
-    same_story: bool = False
-
-
-def lessons_in(gists: Iterable[Gist]) -> Iterator[Learned]:
-    """The lessons of episodes; what cannot be read teaches nothing."""
-    for gist in gists:
-        with suppress(InvalidEvent, orjson.JSONDecodeError):
-            summary = parse_summary(orjson.loads(gist.gist))
-            for lesson in summary.lessons or ():
-                yield Learned(lesson, gist.session_id, gist.summary_id)
 
 
 def helped(head: Head, in_tree: Iterable[str], learned: Sequence[Learned]) -> list[Learned]:

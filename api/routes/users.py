@@ -151,7 +151,7 @@ async def _person(
                         limit=query.limit + 1,
                         now_ms=context.now_ms,
                     ),
-                    traits=EntityReads(read, context.scope).traits(user_id),
+                    traits=EntityReads(read, context.scope).traits(group.ids),
                     sessions=[session_item(line, quoted) for line in lines],
                     withheld=context.withheld(lambda: reads.withheld(group.ids)),
                 )

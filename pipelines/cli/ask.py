@@ -73,9 +73,7 @@ def ask(
     tenant: Annotated[
         str, typer.Option("--tenant", help="tenant whose memory is asked")
     ] = DEFAULT_TENANT,
-    intent: Annotated[
-        str | None, typer.Option("--intent", help="why, when, what, related or general")
-    ] = None,
+    intent: Annotated[str | None, typer.Option("--intent", help=", ".join(INTENTS))] = None,
     limit: Annotated[
         int, typer.Option("--limit", min=1, max=100, help="how many events to show at most")
     ] = SHOWN,

@@ -19,6 +19,7 @@ PURE = (
     "met",
     "narrative",
     "open_answer",
+    "personal",
     "plan",
     "plan_phrases",
     "policy",

@@ -55,18 +55,25 @@ class Edition:
         assert done.returncode == 0, done.stderr.decode()
         return done.stdout.decode()
 
-    def ask(self, question: str) -> Any:
+    def ask(self, question: str, **fields: Any) -> Any:
+        return self._answer(question, fields, "application/json").json()
+
+    def text(self, question: str, **fields: Any) -> str:
+        return self._answer(question, fields, "text/markdown").text
+
+    def _answer(self, question: str, fields: dict[str, Any], accept: str) -> httpx.Response:
         held = read_holder(self.folder / "data")
         assert held is not None
         key = Path(held["api_key_file"]).read_text(encoding="utf-8").strip()
+        body = {"query": question, "session_id": "s", "agent_id": "a", "user_id": "*"}
         answer = httpx.post(
             f"{held['api_url']}/v1/query/subgraph",
-            json={"query": question, "session_id": "s", "agent_id": "a", "user_id": "*"},
-            headers={"X-API-Key": key},
+            json={**body, **fields},
+            headers={"X-API-Key": key, "accept": accept},
             timeout=30.0,
         )
         answer.raise_for_status()
-        return answer.json()
+        return answer
 
     def processes(self) -> Iterator[Path]:
         """Those of the folder, and what they started."""

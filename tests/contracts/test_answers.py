@@ -170,7 +170,7 @@ QUESTIONS: Mapping[str, Asked] = {
     "below": on(EntityReads, "below", summaries, (0, ""), 50),
     "links": each(EntityReads, "links", summaries),
     "communities": Asked(_communities),
-    "traits": each(EntityReads, "traits", lambda _: ["ann", "bob", "nobody"]),
+    "traits": on(EntityReads, "traits", entities),
     "community": each(EntityReads, "community", lambda w: w.communities),
     "members": each(EntityReads, "members", lambda w: w.communities, "", 50),
     "withheld entities": on(EntityReads, "withheld_entities", ("", ""), None, None),
@@ -211,10 +211,13 @@ class Told(World):
             cast(dict[str, Any], node.values).update(values)
         for number in range(24):
             users = draw.choice((("ann",), ("bob",)))
+            kind, whose = draw.choice(tuple(TRAIT_EDGES)), draw.sample(self.entities, 2)
+            for entity in whose:  # of two who are one, both may have it
+                self._edge(TRAIT_EDGES[kind].type, entity, f"t{number}")
             self._node(
                 TRAIT.label,
                 f"t{number}",
-                kind=draw.choice(tuple(TRAIT_EDGES)),
+                kind=kind,
                 name=f"trait {number}",
                 user_id=users[0],
                 user_ids=users,

@@ -331,7 +331,7 @@ def test_any_question_has_an_answer(memory: Memory, client: httpx.Client, query:
         ("max_nodes", 501),
         ("max_depth", 0),
         ("timeout_ms", 99),
-        ("intent", "who_is"),
+        ("intent", "whose"),
         ("retrieval_method", "magic"),
         ("seed_nodes", []),
         ("as_of", "yesterday"),

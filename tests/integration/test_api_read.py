@@ -365,7 +365,7 @@ def test_a_node_that_is_not_there_is_404(client: httpx.Client) -> None:
         ("/v1/context/s", "intent", "why"),
         ("/v1/nodes/x/lineage", "max_nodes", "many"),
         ("/v1/nodes/x/lineage", "max_depth", "0"),
-        ("/v1/nodes/x/lineage", "intent", "who_is"),
+        ("/v1/nodes/x/lineage", "intent", "whose"),
         ("/v1/nodes/x/lineage", "direction", "sideways"),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import product
 from typing import Any
 
 import httpx
@@ -12,7 +13,15 @@ import pytest
 
 from consolidation.summary_payloads import summary_id
 from pipelines.work.settings import ApiKey
-from projections.schema import COMMUNITY, MEMBER_OF, SUMMARIZES, SUMMARY, TRAIT
+from projections.schema import (
+    ABOUT_PERSONS,
+    COMMUNITY,
+    EXHIBITS_PATTERN,
+    MEMBER_OF,
+    SUMMARIZES,
+    SUMMARY,
+    TRAIT,
+)
 from tests.integration.api_support import ADMIN_KEY, KEYS, READ_KEY, Api, running_api
 from tests.integration.query_support import PATIENT, Memory, ids
 
@@ -32,7 +41,6 @@ def api(redis_url: str, neo4j_url: str) -> Iterator[Api]:
 
 SEEN = {
     "session_count": 3,
-    "event_ids": ["00000000-0000-0000-0000-000000000001"],
     **dict.fromkeys(("first_seen", "last_seen"), datetime(2026, 1, 1, tzinfo=UTC)),
     "holds_until": datetime(2100, 1, 1, tzinfo=UTC),
 }
@@ -101,7 +109,14 @@ def fill(memory: Memory, seed: int) -> dict[str | None, list[str]]:
     for user in ("ann", "bob"):
         name = f"{user}secret habit"
         held = {"kind": "pattern", "name": name, "user_id": user, "strength": 0.5}
-        derived(memory, TRAIT, f"of-{user}", [user], **held, **SEEN)
+        derived(memory, TRAIT, f"of-{user}", [user], **held, **SEEN, event_ids=events[user][:1])
+        memory.mention(events[user], user, "user")
+        memory.driver.execute_query(
+            f"MATCH (n:Entity {{canonical_name: $name}}), (t:{TRAIT.label} {{name: $trait}}) "
+            f"CREATE (n)-[:{EXHIBITS_PATTERN.type}]->(t)",
+            name=user,
+            trait=name,
+        )
     memory.driver.execute_query("MATCH ()-[r:RELATES_TO]->() SET r.source = 'system'")
     every = [own_id for mine in events.values() for own_id in mine]
     memory.driver.execute_query(
@@ -126,6 +141,17 @@ def pages_of_users(
         yield "/v1/users/{user_id}/context", client.get(f"/v1/users/{each}/context", **named)
 
 
+def answers_about_persons(
+    client: httpx.Client, user: str | None
+) -> Iterator[tuple[str, httpx.Response]]:
+    body = {"agent_id": "a", "session_id": "s", **PATIENT, "user_id": user or "nobody"}
+    for intent, whom in product(ABOUT_PERSONS, ("ann", "bob")):
+        about = {**body, "query": f"secret habit of {whom}", "intent": intent}
+        for accept in ("application/json", "text/markdown"):
+            answer = client.post("/v1/query/subgraph", json=about, headers={"accept": accept})
+            yield "/v1/query/subgraph", answer
+
+
 def answers(
     client: httpx.Client, events: dict[str | None, list[str]], user: str | None
 ) -> Iterator[tuple[str, httpx.Response]]:
@@ -144,6 +170,7 @@ def answers(
             for _ in range(2):  # found, and from the cache
                 for route in ("/v1/query/subgraph", "/v1/query/facts"):
                     yield route, client.post(route, json=body, headers={"accept": accept})
+    yield from answers_about_persons(client, user)
     for name in ("annsecret", "bobsecret", "shared", "parcel"):
         yield "/v1/entities/{entity_id}", client.get(f"/v1/entities/entity:{name}", **get)
         yield "/v1/facts/{entity_id}", client.get(f"/v1/facts/entity:{name}", **get)
@@ -237,8 +264,6 @@ def test_what_is_derived_of_a_user_is_shown_to_them_and_to_operators(
     api: Api, memory: Memory
 ) -> None:
     events = fill(memory, 4)
-    for user in ("ann", "bob"):
-        memory.mention(events[user], user, "user")
     with api.client(READ_KEY) as reader, api.client(ADMIN_KEY, **{"X-Tenant": "acme"}) as admin:
         for client, view, shown in (
             (reader, None, ["annsecret habit"]),
@@ -251,7 +276,15 @@ def test_what_is_derived_of_a_user_is_shown_to_them_and_to_operators(
             patterns = page.json().get("patterns", [])
             assert [one["name"] for one in patterns] == shown, page.text
         (habit,) = reader.get("/v1/users/ann", params=PATIENT).json()["patterns"]
-        assert habit["event_ids"] == SEEN["event_ids"]
+        assert habit["event_ids"] == events["ann"][:1]
         assert habit["holds_until"] == "2100-01-01T00:00:00.000Z"
         text = reader.get("/v1/users/ann/context", params=PATIENT).text
         assert "usually: annsecret habit (3 sessions" in text
+        for intent in ABOUT_PERSONS:
+            body = {"query": "what of ann?", "intent": intent, "agent_id": "a", "session_id": "x"}
+            body["user_id"] = "ann"
+            found = reader.post("/v1/query/subgraph", json={**body, **PATIENT}).json()
+            assert found["meta"]["intent"] == intent
+            assert (
+                "usually: annsecret habit (3 sessions, last 2026-01-01)" in found["answer"]["value"]
+            )

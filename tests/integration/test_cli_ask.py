@@ -90,7 +90,7 @@ def test_an_intent_may_be_named_and_must_be_one(stack: Stack) -> None:
     options = ("--session", WHY.session_id, "--intent")
     document = json.loads(ask(stack, "order 4711", *options, "when", "--json"))
     assert document["meta"]["intent_override"] == "when"
-    ask(stack, "order 4711", *options, "who_is", code=2)
+    ask(stack, "order 4711", *options, "whose", code=2)
 
 
 def test_another_tenant_remembers_nothing_of_it(stack: Stack) -> None:

@@ -129,7 +129,7 @@ export interface components {
             type: "events" | "value" | "count" | "list" | "tree" | "summary";
             /**
              * Value
-             * @description A number, a list of names, a moment, or the words of the first event; null: nothing is known.
+             * @description A number, a list of names, a moment, or the words of the first event; null: nothing is known. Of the plans `how_does` and `personalize` lines, each proved by the event of its place in `evidence`.
              */
             value?: unknown;
             /**
@@ -885,13 +885,13 @@ export interface components {
              * Intent
              * @enum {string}
              */
-            intent: "why" | "when" | "what" | "related" | "general";
+            intent: "why" | "when" | "what" | "related" | "general" | "who_is" | "how_does" | "personalize";
             /** Inferred Intents */
             inferred_intents: {
                 [key: string]: number;
             };
             /** Intent Override */
-            intent_override: ("why" | "when" | "what" | "related" | "general") | null;
+            intent_override: ("why" | "when" | "what" | "related" | "general" | "who_is" | "how_does" | "personalize") | null;
             /** Seed Nodes */
             seed_nodes: string[];
             /**
@@ -1078,7 +1078,7 @@ export interface components {
              * @description What answers it.
              * @enum {string}
              */
-            operator: "search" | "cause" | "lesson" | "calls" | "failures" | "actor" | "time" | "last" | "first" | "window" | "after" | "before" | "count" | "users" | "value" | "value_before" | "value_at" | "preference" | "profile" | "similar" | "promise" | "open" | "summary";
+            operator: "search" | "cause" | "lesson" | "calls" | "failures" | "actor" | "time" | "last" | "first" | "window" | "after" | "before" | "count" | "users" | "value" | "value_before" | "value_at" | "preference" | "profile" | "how_does" | "personalize" | "similar" | "promise" | "open" | "summary";
             /**
              * Confidence
              * @description That it asks for that.
@@ -1258,10 +1258,10 @@ export interface components {
             agent_id: string;
             /**
              * Intent
-             * @description Override; default: inferred.
+             * @description Override; default: inferred. `who_is`, `how_does` and `personalize` are about the person whom the question names, else about the user in whose view it is asked.
              * @default null
              */
-            intent: ("why" | "when" | "what" | "related" | "general") | null;
+            intent: ("why" | "when" | "what" | "related" | "general" | "who_is" | "how_does" | "personalize") | null;
             /**
              * Seed Nodes
              * @description Override: where to begin. Node ids, or `entity:<name>` where `_` and `-` read as space. Default: chosen from the query.

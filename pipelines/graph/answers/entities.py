@@ -19,6 +19,7 @@ from projections.schema import (
     SUMMARIZES,
     SUMMARY,
     TRAIT,
+    TRAIT_EDGES,
     NodeRow,
 )
 
@@ -161,8 +162,8 @@ def _community_of(seen: Seen) -> list[Row]:
 
 
 def _traits(seen: Seen) -> list[Row]:
-    traits = seen.paged(TRAIT, TRAIT.indexes[0], (seen.given["of"],))
-    shown = [node for node in traits if seen.visible(TRAIT, node)]
+    edges = (edge for row in TRAIT_EDGES.values() for edge in seen.edges(row, seen.given["ids"]))
+    shown = seen.visible_nodes(TRAIT, (edge.target[1] for edge in edges))
     strongest = ("session_count", "strength")
     shown.sort(key=lambda node: (*(-node.values[name] for name in strongest), node.key))
     return _shown(TRAIT, shown)

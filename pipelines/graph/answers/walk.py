@@ -45,7 +45,7 @@ def _edges_between(seen: Seen) -> list[Row]:
     among = seen.given["among"]
     rows = []
     for row in EDGES.values():
-        ids = seen.given[f"{row.source.lower()}_ids"]
+        ids = seen.given.get(f"{row.source.lower()}_ids", ())  # of no label that answers hold
         for label in filter(None, (row.target, row.other_target)):
             for edge in seen.edges(row, ids, label=label):
                 target = wire_id(label, edge.target[1])

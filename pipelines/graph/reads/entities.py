@@ -35,6 +35,7 @@ from projections.schema import (
     SUMMARIZES,
     SUMMARY,
     TRAIT,
+    TRAIT_EDGES,
 )
 
 MAX_PREFIXED: Final = 200
@@ -126,9 +127,13 @@ MATCH (c:{COMMUNITY.label} {{tenant: $tenant, community_id: $id}})
 WHERE {visible(COMMUNITY, "c")}
 RETURN {node_columns("c", COMMUNITY)} AS node
 """
+_TRAIT_TYPES = "|".join(row.type for row in TRAIT_EDGES.values())
 TRAITS: Final = f"""
-MATCH (t:{TRAIT.label})
-WHERE t.tenant = $tenant AND t.user_id = $of AND {visible(TRAIT, "t")}
+UNWIND $ids AS id
+MATCH (:{ENTITY.label} {{tenant: $tenant, entity_id: id}})-[:{_TRAIT_TYPES}]->
+      (t:{TRAIT.label} {{tenant: $tenant}})
+WHERE {visible(TRAIT, "t")}
+WITH DISTINCT t
 RETURN {node_columns("t", TRAIT)} AS node
 ORDER BY t.session_count DESC, t.strength DESC, t.trait_id
 """
@@ -364,9 +369,9 @@ class EntityReads(ScopedReads):
             return _node(COMMUNITY.label, "community_id", row["node"])
         return None
 
-    def traits(self, user_id: str) -> list[GraphNode]:
-        """What is derived of a user, of all kinds: what most sessions show first."""
-        rows = self._rows(TRAITS, of=user_id)
+    def traits(self, ids: Sequence[str]) -> list[GraphNode]:
+        """What is derived of users, by their entities, of all kinds: what most sessions show."""
+        rows = self._rows(TRAITS, ids=list(ids))
         return [_node(TRAIT.label, "trait_id", row["node"]) for row in rows]
 
     def members(self, community_id: str, after: str, limit: int) -> list[str]:

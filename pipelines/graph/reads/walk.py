@@ -68,10 +68,12 @@ NODES_OF: Final = (
 
 
 def _ends() -> Iterable[tuple[tuple[EdgeRow, ...], NodeRow, NodeRow]]:
-    """Edge types by the labels of their ends."""
+    """Edge types by the labels of their ends, both of which answers may hold."""
+    labels = {row.label for row in RETRIEVED}
     pairs: dict[tuple[str, str], list[EdgeRow]] = {}
     for row in EDGES.values():
-        for target in filter(None, (row.target, row.other_target)):
+        targets = labels.intersection(filter(None, (row.target, row.other_target)))
+        for target in sorted(targets if row.source in labels else ()):
             pairs.setdefault((row.source, target), []).append(row)
     for (source, target), rows in pairs.items():
         yield tuple(rows), NODES[source], NODES[target]

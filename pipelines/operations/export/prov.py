@@ -24,6 +24,7 @@ from pipelines.operations.export.graph_records import NodeRecord, edges, nodes
 from pipelines.operations.export.selection import ExportReport
 from pipelines.work.services import Progress
 from projections.schema import (
+    ABSTRACTED_FROM,
     CAUSED_BY,
     COMMUNITY,
     EVENT,
@@ -67,6 +68,7 @@ RELATIONS: Final[Mapping[str, Relation | None]] = {
         (row.type for row in TRAIT_EDGES.values()),
         Relation("wasInfluencedBy", "prov:influencer", "prov:influencee"),
     ),
+    ABSTRACTED_FROM.type: Relation("wasDerivedFrom", "prov:generatedEntity", "prov:usedEntity"),
     # PROV has no term for it, and the times of activities say the same
     FOLLOWS.type: None,
 }

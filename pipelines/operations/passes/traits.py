@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from heapq import nlargest
 from typing import NamedTuple
 
@@ -76,7 +77,8 @@ def _decided(
     new = [
         trait
         for own_id, trait in derived.items()
-        if own_id not in shown or shown[own_id].said != trait
+        # which sessions show it stands in edges, and changes with the events alone
+        if own_id not in shown or shown[own_id].said != replace(trait, summary_ids=None)
     ]
     gone = sorted(own_id for own_id, one in shown.items() if one.said and own_id not in derived)
     if not new and not gone:

@@ -58,9 +58,9 @@ def test_a_cycle_ends() -> None:
     assert best_path_scores("a", edges, 1.0, 10) == {"a": 1.0, "b": 1.0}
 
 
-def test_only_when_follows_the_order_of_the_session() -> None:
+def test_what_came_next_follows_the_order_of_the_session() -> None:
     rows = {intent: lineage_edge(intent) for intent in INTENTS}
-    assert {intent for intent, row in rows.items() if row is FOLLOWS} == {"when"}
+    assert {intent for intent, row in rows.items() if row is FOLLOWS} == {"when", "how_does"}
 
 
 class DictGraph:

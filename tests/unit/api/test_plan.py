@@ -39,6 +39,22 @@ PHRASINGS: dict[Operator, tuple[str, ...]] = {
         "What was the workaround for the login?",
         "How did you solve the disk problem?",
     ),
+    Operator.HOW_DOES: (
+        "How does Ana Berg usually close the month?",
+        "How does cust-17 normally go about a return?",
+        "How does Ana deal with late orders?",
+        "How does Ana close the month?",
+        "What are Ana's usual steps for a return?",
+        "What is the typical procedure of Ana for a return?",
+    ),
+    Operator.PERSONALIZE: (
+        "What should I keep in mind for Ana when I send the invoice?",
+        "What should I know before I call Ana?",
+        "What do I need to know about Ana when she calls?",
+        "What must we avoid with Ana?",
+        "Tailor the reply for Ana.",
+        "Personalize this for cust-17: which offer do we send?",
+    ),
     Operator.CALLS: (
         "Which tools were used for the booking?",
         "What tools did the support agent use for order 4711?",

@@ -37,6 +37,12 @@ WISHES = {
         "prefers",
         "when something is delayed, write me an email",
     ),
+    "Two spaces, never tabs.": ("prefers", "Two spaces, never tabs"),
+    "Whenever it is about money, a real letter.": (
+        "prefers",
+        "Whenever it is about money, a real letter",
+    ),
+    "Let me know when a parcel is late.": ("prefers", "Let me know when a parcel is late"),
     "I want receipts as text, no pictures.": ("prefers", "I want receipts as text, no pictures"),
 }
 NO_WISHES = [
@@ -49,11 +55,21 @@ NO_WISHES = [
     "The export never ends.",
     "Always use order A-4711 for that.",
     "Run the tests once.",
+    "I need 40 more wool blankets for the hall.",
+    "I want 3 chairs with arms.",
     "Errors keep coming since Monday.",
     "Never had that before.",
     "When I opened it, the screen was black.",
     "When the update came, things broke.",
     "Thanks a lot!",
+    "Dogs always cheer us up.",
+    "Always happy to help!",
+    "Let me know if you need any help.",
+    "If you need anything, just let me know.",
+    "Happy to help whenever you need it.",
+    "Don't know what I'd do without them.",
+    "You never know how a race ends.",
+    "We always look forward to our camping trip.",
 ]
 
 

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from consolidation.decay import DAY_MS
 from enrichment.names import user_entity_id
 from projections.events import Event
-from projections.schema import EVENT, EXHIBITS_PATTERN, HAS_SKILL, TRAIT
+from projections.schema import (
+    ABSTRACTED_FROM,
+    EVENT,
+    EXHIBITS_PATTERN,
+    HAS_SKILL,
+    SUMMARY,
+    TRAIT,
+)
 from tests.factories import NOW_MS, event
 from tests.passing import TENANT, Passing
 
@@ -63,6 +72,20 @@ def test_what_sessions_of_a_user_have_in_common_becomes_graph(live: Passing) -> 
     who = (TENANT, user_entity_id(TENANT, "ann"))
     assert [edge.source for edge in live.drawn(EXHIBITS_PATTERN.type)] == [who]
     assert [edge.source for edge in live.drawn(HAS_SKILL.type)] == [who, who]
+
+
+def test_a_trait_leads_to_the_users_summaries_of_its_sessions(live: Passing) -> None:
+    live.run()
+    told = {
+        node.key
+        for node in live.shown(SUMMARY.label, "scope", "user_ids")
+        if (node.values["scope"], node.values["user_ids"]) == ("session", ("ann",))
+    }
+    leading: dict[Any, set[Any]] = {}
+    for edge in live.drawn(ABSTRACTED_FROM.type):
+        leading.setdefault(edge.source, set()).add(edge.target)
+    assert list(leading.values()) == [told] * len(LEARNT)
+    assert len(told) == 3
 
 
 def test_a_second_pass_appends_nothing_whatever_the_time(live: Passing) -> None:

@@ -174,7 +174,8 @@ class Answer(Answered):
     type: str
     value: Any = None
     """A number, a list of names, a moment, or the words of the first event; null: nothing is
-    known."""
+    known. Of the plans `how_does` and `personalize` lines, each proved by the event of its
+    place in `evidence`."""
     evidence: list[str]
     """Ids of the events that prove it, at most 200."""
 
@@ -553,7 +554,8 @@ class AskOptions(TypedDict, total=False):
     as_of_position: str | None
     """What the memory knew then: events behind it are not seen."""
     intent: str | None
-    """Override; default: inferred."""
+    """Override; default: inferred. `who_is`, `how_does` and `personalize` are about the
+    person whom the question names, else about the user in whose view it is asked."""
     seed_nodes: list[str] | None
     """Override: where to begin. Node ids, or `entity:<name>` where `_` and `-` read as space.
     Default: chosen from the query."""

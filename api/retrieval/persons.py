@@ -1,0 +1,323 @@
+"""Questions about a person: who is meant, what is known of them, and what of it is the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import tzinfo
+from typing import Final, NamedTuple, Protocol, TypeVar
+
+from api.retrieval.intent import PERSONAL, Intent, Seed
+from api.retrieval.lessons import lessons_in
+from api.retrieval.narrative import one_line
+from api.retrieval.personal import (
+    Episode,
+    Known,
+    Line,
+    Topic,
+    Trait,
+    episode_of,
+    heeded,
+    lines_answer,
+    practised,
+    profile_lines,
+    stems_of,
+    topic_stems,
+)
+from api.retrieval.plan import Operator, Plan
+from api.retrieval.story_answer import StoryAnswer, story_answer
+from api.retrieval.story_terms import StoryTerms, stories_asked, story_terms
+from consolidation.traits import PERSON
+from enrichment.names import canonical_name, components, user_entity_id
+from enrichment.stems import words_in
+from enrichment.vocabulary import word_set
+from pipelines.columns.reads import ColumnReads, Wanted
+from pipelines.columns.records import OpenAsked, Stories
+from pipelines.graph.reader import GraphNode, GraphRead
+from pipelines.graph.reads.entities import EntityReads
+from pipelines.graph.reads.events import EventReads
+from pipelines.graph.reads.facts import FactFilter, FactReads
+from pipelines.graph.reads.scope import Scope, Within
+from pipelines.graph.reads.walk import CauseReads
+from pipelines.graph.rows import EntityName
+
+MAX_MEANT: Final = 8
+"""Entities that a question names, among which the person is looked for."""
+MAX_OPEN: Final = 3
+MAX_NAMES: Final = 3
+"""By which open things are looked for."""
+MAX_LESSONS: Final = 3
+_PERSONS: Final = frozenset(("user", "agent"))
+_WHO_ASKS: Final = word_set(
+    "i me my mine we us our ours he him his she her hers they them their user customer client "
+    "caller person"
+)
+"""Words for somebody who is not named: whose session it is."""
+T = TypeVar("T")
+
+
+class AskGraph(Protocol):
+    """Asks the graph, within the time that is left."""
+
+    def __call__(self, work: Callable[[GraphRead], T], /) -> T:
+        """What it answers."""
+        ...
+
+
+class Persons(NamedTuple):
+    """What questions about a person are answered from.
+
+    Attributes:
+        reads: columns, as the viewer sees them.
+        graph: that knows facts, traits and words of events.
+        scope: who looks.
+        seeds: entities that the question names, the best first.
+        weights: of edge types, by intent.
+        threshold: of the confidence from which on something is person.
+    """
+
+    reads: ColumnReads
+    graph: AskGraph
+    scope: Scope
+    seeds: Sequence[Seed]
+    weights: Mapping[str, Mapping[str, float]]
+    threshold: float
+
+
+class Asking(NamedTuple):
+    """A question as it was put.
+
+    Attributes:
+        query: in words.
+        now_ms: when.
+        zone: of the days that it means.
+        session_id: in which it is asked.
+        within: what was given beside it; None: nothing.
+        intent: what the caller says it is; None: nothing.
+    """
+
+    query: str
+    now_ms: int
+    zone: tzinfo
+    session_id: str
+    within: Within | None
+    intent: Intent | None = None
+
+
+class PersonAsked(NamedTuple):
+    """A question about a person.
+
+    Attributes:
+        asking: as it was put.
+        plan: of it; its operator is one of PERSONAL.
+        hits: ids of events that the channels found, the best first.
+        vector: of the question; None: it has none.
+    """
+
+    asking: Asking
+    plan: Plan
+    hits: Sequence[str]
+    vector: Sequence[float] | None
+
+
+def profile_of(persons: Persons, question: PersonAsked, answer: StoryAnswer) -> StoryAnswer:
+    """A profile that stories told, with what is derived of the person."""
+    is_told = isinstance(answer.value, list)
+    if not (is_told or question.asking.intent):
+        return answer  # records of something else, or what was done by and for somebody
+    person = _known(persons, question)
+    if person is None:
+        return answer
+    lines = profile_lines(person, _topic(persons, question, person))
+    if not lines:
+        return answer
+    if not is_told:
+        return lines_answer(answer.plan, lines)
+    return answer._replace(
+        value=[line.text for line in lines], evidence=[line.event_id for line in lines]
+    )
+
+
+def person_answer(persons: Persons, question: PersonAsked) -> StoryAnswer | None:
+    """The answer; None: nobody is meant who is known, or nothing of it is known of them."""
+    person = _known(persons, question)
+    if person is None:
+        return None
+    topic = _topic(persons, question, person)
+    if question.plan.operator is Operator.HOW_DOES:
+        episode = _once(persons, question, person, topic)
+        lines = practised(person, topic, episode)
+        if episode is not None:
+            lines += persons.graph(lambda graph: _told(graph, persons, episode))
+    else:
+        lines = [*heeded(person, topic), *_open(persons, question, person)]
+    return lines_answer(question.plan, lines) if lines else None
+
+
+# -- who is meant, and what is known of them -------------------------------------------------------
+
+
+def _known(persons: Persons, question: PersonAsked) -> Known | None:
+    members = _meant(persons, question)
+    if not members:
+        return None
+    ids = sorted(one.entity_id for one in members)
+    now_ms, scope = question.asking.now_ms, persons.scope
+
+    def ask(graph: GraphRead) -> Known:
+        facts = FactReads(graph, scope).facts_of(ids, FactFilter(now_ms))
+        traits = EntityReads(graph, scope).traits(ids)
+        return Known(
+            names=frozenset(canonical_name(name) for one in members for name in one.names),
+            facts=[fact for fact in facts if fact.source.entity_id in ids],
+            traits=[_trait(one) for one in traits if one.properties["holds_until"] > now_ms],
+            name=", ".join(dict.fromkeys(one.name for one in members)),
+        )
+
+    return persons.graph(ask)
+
+
+def _trait(node: GraphNode) -> Trait:
+    values = node.properties
+    return Trait(
+        kind=values["kind"],
+        name=values["name"],
+        strength=values["strength"],
+        session_count=values["session_count"],
+        last_ms=values["last_seen"],
+        event_id=values["event_ids"][0],
+    )
+
+
+def _meant(persons: Persons, question: PersonAsked) -> list[EntityName]:
+    """The entities of the person whom a question names, else of whose session it is."""
+    reads, words = persons.reads, set(words_in(question.asking.query.lower()))
+    ids = [seed.entity_id for seed in persons.seeds[:MAX_MEANT]]
+    user_id = persons.scope.user_id
+    own_id = None if user_id is None else user_entity_id(persons.scope.tenant, user_id)
+    groups = _groups(reads, ids if own_id is None else [*ids, own_id])
+    best: tuple[int, list[EntityName]] = (0, [])
+    for members in groups.values():
+        score = max((_named(one, words) for one in members), default=0)
+        if score > best[0] and any(map(_is_person, members)):
+            best = score, members
+    is_unnamed = not best[0] and (
+        question.asking.intent is not None
+        or question.plan.operator is Operator.PERSONALIZE
+        or not words.isdisjoint(_WHO_ASKS)
+    )
+    if is_unnamed and own_id is not None:
+        return next((all_ for all_ in groups.values() if _has(all_, own_id)), [])
+    return best[1]
+
+
+def _has(members: Iterable[EntityName], own_id: str) -> bool:
+    return any(one.entity_id == own_id for one in members)
+
+
+def _groups(reads: ColumnReads, ids: Sequence[str]) -> dict[str, list[EntityName]]:
+    """What is the same as each of some entities, as far as the viewer knows it."""
+    if not ids:
+        return {}
+    pairs = reads.same_as(ids)
+    canonical = components(pairs)
+    every = dict.fromkeys([*ids, *(own_id for pair in pairs for own_id in pair)])
+    groups: dict[str, list[EntityName]] = {}
+    for entity in reads.found_by_id(list(every)):
+        own_id = entity.entity_id
+        groups.setdefault(canonical.get(own_id, own_id), []).append(entity)
+    return groups
+
+
+def _is_person(entity: EntityName) -> bool:
+    return entity.entity_type in _PERSONS or entity.subtype == PERSON
+
+
+def _named(entity: EntityName, words: set[str]) -> int:
+    """How many words of a question are of a name; of an identifier all must be there."""
+    best = 0
+    for name in entity.names:
+        parts = set(words_in(name.lower()))
+        is_whole = any(map(str.isdigit, name)) and not parts <= words
+        best = max(best, 0 if is_whole else len(parts & words))
+    return best
+
+
+def _topic(persons: Persons, question: PersonAsked, person: Known) -> Topic:
+    terms = story_terms(question.asking.query, question.plan)
+    weights = persons.weights[PERSONAL[question.plan.operator]]
+    stems = topic_stems(terms, person)
+    if not person.proofs:
+        return Topic(stems, {}, weights)
+    wanted = Wanted((), person.proofs, (), 0, stems=terms.stems, vector=question.vector)
+    standings = persons.reads.standings(wanted)
+    cosines = dict(zip(standings.ids, standings.cosines.tolist(), strict=True))
+    return Topic(stems, cosines, weights)
+
+
+# -- how it went once, and what is open ------------------------------------------------------------
+
+
+def _once(persons: Persons, question: PersonAsked, person: Known, topic: Topic) -> Episode | None:
+    """The newest episode that shows it and worked."""
+    terms = story_terms(question.asking.query, question.plan)
+    return episode_of(
+        _stories(persons, question, terms, question.plan),
+        terms,
+        question.plan,
+        person=person,
+        wanted=topic.stems,
+    )
+
+
+def _told(graph: GraphRead, persons: Persons, episode: Episode) -> list[Line]:
+    """The steps of an episode, and what was learned in it."""
+    events = EventReads(graph, persons.scope).events(episode.steps)
+    steps = [events[one] for one in episode.steps if one in events]
+    lines = [
+        Line(f"step {number}: {_words(one)}", one.node_id) for number, one in enumerate(steps, 1)
+    ]
+    sessions = dict.fromkeys(one.properties["session_id"] for one in steps)
+    for learned in lessons_in(CauseReads(graph, persons.scope).gists(list(sessions))):
+        proofs = learned.lesson.solved_event_ids
+        if episode.event_ids.issuperset(proofs) and len(lines) < len(steps) + MAX_LESSONS:
+            lines.append(Line(f"learned: {one_line(learned.lesson.text)}", proofs[-1]))
+    return lines
+
+
+def _words(event: GraphNode) -> str:
+    values = event.properties
+    return one_line(values.get("summary") or values.get("tool_name") or values["event_type"])
+
+
+def _open(persons: Persons, question: PersonAsked, person: Known) -> list[Line]:
+    """What was opened for the person and is not closed, and what was promised and is not kept."""
+    opened = dict.fromkeys(
+        own_id
+        for name in sorted(person.names)[:MAX_NAMES]
+        for own_id in persons.reads.open_things(OpenAsked(tuple(sorted(stems_of(name))))).ids
+    )
+    plan = Plan(Operator.PROMISE, confidence=1.0, topic=person.name)
+    terms = story_terms(person.name, plan)
+    stories = _stories(persons, question._replace(hits=(), vector=None), terms, plan)
+    promise = story_answer(
+        stories, terms, plan, now_ms=question.asking.now_ms, zone=question.asking.zone
+    )
+    promised = promise.evidence[:1] if promise.confidence >= persons.threshold else []
+    ids = list(dict.fromkeys([*promised, *list(opened)[-MAX_OPEN:]]))
+
+    def ask(graph: GraphRead) -> list[Line]:
+        events = EventReads(graph, persons.scope).events(ids)
+        return [Line(f"open: {_words(events[one])}", one) for one in ids if one in events]
+
+    return persons.graph(ask) if ids else []
+
+
+def _stories(persons: Persons, question: PersonAsked, terms: StoryTerms, plan: Plan) -> Stories:
+    wanted = stories_asked(
+        terms,
+        plan,
+        hits=question.hits,
+        vector=question.vector,
+        session_id=question.asking.session_id,
+    )
+    return persons.reads.stories(wanted)
