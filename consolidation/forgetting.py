@@ -46,6 +46,7 @@ class Leaving(NamedTuple):
 
     Attributes:
         session_id, occurred_at_ms, importance, user_id: as the graph has them.
+        vector: whole numbers of what it says, as the tombstone has them.
         effects: ids of the events that name it as their cause.
         causes: by id of each placeholder that it names as its cause, the ids of all events that
             have an edge to that one, and an empty string for every other node.
@@ -57,6 +58,7 @@ class Leaving(NamedTuple):
     effects: tuple[str, ...] = ()
     causes: Mapping[str, tuple[str, ...]] = {}
     user_id: str | None = None
+    vector: str | None = None
 
     def link(self, event_id: str) -> Link | None:
         """Its place in the chain of its session; None: it has none."""
@@ -261,6 +263,7 @@ class Tombstones:
                 "occurred_at": node.occurred_at_ms,
                 "importance_score": node.importance,
                 "summary_id": tombstone.summary_id if tombstone else None,
+                "vector": node.vector,
             }
             yield MergeNode(label=FORGOTTEN.label, key=key, values=values)
             yield DecideNode(
@@ -429,10 +432,14 @@ class DroppedPairs:
         self._decided: dict[tuple[str, EventKey], tuple[Position, list[str]]] = {}
 
     def part(self, position: Position, tenant: str, pairs: Iterable[tuple[str, str]]) -> None:
-        """Pairs are dropped."""
+        """Pairs are dropped.
+
+        The second end remembers: of ids of version 7 the later one, which has few edges to what is
+        before it, while any number of later ones may have one to the first.
+        """
         for first, second in pairs:
-            self._parted.setdefault((tenant, first), set()).add(second)
-            self._decide(position, (tenant, first))
+            self._parted.setdefault((tenant, second), set()).add(first)
+            self._decide(position, (tenant, second))
 
     def move(self, position: Position, tenant: str, event_ids: Iterable[str]) -> None:
         """Events leave, or come back."""

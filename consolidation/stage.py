@@ -237,8 +237,8 @@ def _want_others(wants: Wanted, event: Event, decision: Decision) -> None:
             wants.members.update((tenant, one) for one in event_ids)
             wants.parted.update((tenant, one) for one in event_ids)
         case PairsDropped(pairs=pairs):
-            wants.members.update((tenant, first) for first, _ in pairs)
-            wants.parted.update((tenant, first) for first, _ in pairs)
+            wants.members.update((tenant, second) for _, second in pairs)
+            wants.parted.update((tenant, second) for _, second in pairs)
         case CommunityChunk():
             key = (tenant, decision.community_id)
             wants.communities[key] = wants.communities.get(key, False) or decision.chunk == 0
@@ -330,6 +330,7 @@ class _Fold:
                 "occurred_at": event.occurred_at_ms,
                 "importance_score": importance,
                 "summary_id": None,
+                "vector": None,
             }
             self._operations.add(MergeNode(label=FORGOTTEN.label, key=event.key, values=values))
         self._scopes.count((event.tenant, event.session_id), importance)

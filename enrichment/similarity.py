@@ -1,154 +1,330 @@
-"""Which events are alike: SIMILAR_TO from candidates, capped.
+"""Which events are alike: SIMILAR_TO, decided by comparing all of a tenant.
 
-One edge a pair, smaller event id first. Approximate: which candidates are found depends on the
-nearest-neighbour search, and on who came first. What always holds is checked by `verify`: the score
-is the cosine of the two embeddings, above the threshold, and no event has more edges than the cap.
+Each event is joined with the `CAP` events before it that are most like it, above `THRESHOLD`. What
+is before what is said by (occurred_at, event_id), as in FOLLOWS; of events that are as much alike
+the latest comes first, so that the same text said a thousand times is a chain and no star. An
+event of a user is joined with events of theirs and of nobody, one of nobody with events of nobody:
+whoever may see the later one may see both, and nobody's edges depend on what another user may have
+erased.
+
+So the edges follow from the set of the events that were enriched, in whatever order they came: a
+late event opens again those behind it that it is among the nearest of. One that was forgotten keeps
+its place, and a pair that was dropped keeps its own: what takes their edges away gives no other
+event more. Vectors are whole numbers (`vectors`), so a cosine is the same on every machine.
+
+One edge a pair, smaller event id first. An event has at most `CAP` edges to events before it, and
+as many from later ones as have it among theirs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+import simsimd
+from numpy.typing import NDArray
 
-from enrichment.vectors import cosines, levels
-from projections.operations import (
-    MergeEdge,
-    Operation,
-    RemoveEdge,
-)
+from projections.operations import MergeEdge, Operation, RemoveEdge
 from projections.schema import SIMILAR_TO
 
-THRESHOLD = 0.85
+THRESHOLD: Final = 0.85
 """Plain cosine above which two events are alike (S0)."""
-CAP = SIMILAR_TO.cap_per_node or 10
-NEIGHBOURS = 2 * CAP + 4
-"""Neighbours looked at for each event: some are taken by better ones."""
+CAP: Final = SIMILAR_TO.cap_per_node or 10
+REMEMBERED: Final = 20_000
+"""Events whose nearest ones are remembered, some 1 kB each; of others they are looked for again."""
 
 EventKey = tuple[str, str]
+Array = NDArray[Any]
+_FIRST_ROWS: Final = 64
+_NOBODY: Final = 0
+_UNKNOWN: Final = -1
+_NO_FLOOR: Final = (-1.0, np.iinfo(np.int64).min)
 
 
-class Pair(NamedTuple):
-    """Two events of one tenant, smaller event id first, and the plain cosine of their texts."""
+class Embedded(NamedTuple):
+    """An event that says something, where it stands among the others of its tenant.
 
-    tenant: str
-    first: str
-    second: str
-    cosine: float
-
-
-def pair(tenant: str, event_id: str, other_id: str, plain: float) -> Pair:
-    """The pair in its one order."""
-    first, second = sorted((event_id, other_id))
-    return Pair(tenant, first, second, min(1.0, plain))
-
-
-def pairs_within(vectors: Mapping[EventKey, bytes]) -> list[Pair]:
-    """Pairs of a block above the threshold, by their exact cosine.
-
-    Of each event at least the `NEIGHBOURS` best: in a block of texts that are all alike, the
-    others cannot get an edge, and there are as many of them as the square of the block.
-
-    Args:
-        vectors: as `vectors.unpack` gives them, by (tenant, event id).
+    Attributes:
+        event_id: of it.
+        at_ms: when it occurred.
+        user_id: whose it is; None: nobody's.
+        numbers: its vector's whole numbers, a signed byte each.
     """
-    pairs = []
-    tenants: dict[str, list[str]] = {}
-    for tenant, event_id in sorted(vectors):
-        tenants.setdefault(tenant, []).append(event_id)
-    for tenant, ids in tenants.items():
-        if len(ids) < 2:
-            continue
-        rows = levels([vectors[tenant, each_id] for each_id in ids])
-        products = cosines(rows, rows)
-        np.fill_diagonal(products, -1.0)
-        near = products > THRESHOLD
-        if len(ids) > NEIGHBOURS:
-            floor = np.partition(products, -NEIGHBOURS, axis=1)[:, -NEIGHBOURS]
-            near &= (products >= floor[:, None]) | (products >= floor[None, :])
-        for i, j in zip(*np.nonzero(np.triu(near, k=1)), strict=True):
-            pairs.append(pair(tenant, ids[int(i)], ids[int(j)], float(products[i, j])))
-    return pairs
+
+    event_id: str
+    at_ms: int
+    user_id: str | None
+    numbers: bytes
+
+    @property
+    def link(self) -> tuple[int, str]:
+        """Its place in time."""
+        return self.at_ms, self.event_id
 
 
-PairKey = tuple[str, str, str]
-"""Tenant and both ends, the smaller first."""
+class Near(NamedTuple):
+    """How much an event is like another one; the largest comes first."""
+
+    cosine: float
+    at_ms: int
+    event_id: str
 
 
-class _CappedEdges:
-    """The edges of events, other end → score, and which of them gives way when there is no room."""
+class EmbeddedEvents:
+    """The events of a tenant that say something: which are most like which.
 
-    def __init__(self, edges: dict[EventKey, dict[str, float]]) -> None:
-        self._edges = edges
-        self._weakest: dict[EventKey, tuple[str, float]] = {}
+    Forgotten events stay among them. Some 800 bytes each: 384 for the
+    vector, the rest for ids and room to grow.
+    """
 
-    def has(self, key: EventKey, other: str) -> bool:
-        return other in self._edges.get(key, {})
+    def __init__(self) -> None:
+        self._ids: list[str] = []
+        self._rows: dict[str, int] = {}
+        self._users: dict[str | None, int] = {None: _NOBODY}
+        self._names: list[str | None] = [None]
+        self._numbers: Array = np.zeros((0, 0), np.int8)
+        self._squares: Array = np.zeros(0)
+        self._at: Array = np.zeros(0, np.int64)
+        self._user: Array = np.zeros(0, np.int32)
+        # What an event must offer at least to come among the nearest of one. More events only raise
+        # it, so it may be older than they are.
+        self._floor: Array = np.zeros(0)
+        self._floor_at: Array = np.zeros(0, np.int64)
+        self._remembered: OrderedDict[str, _Remembered] = OrderedDict()
 
-    def weakest_when_full(self, key: EventKey) -> tuple[str, float] | None:
-        held = self._edges.setdefault(key, {})
-        if len(held) < CAP:
-            return None
-        if key not in self._weakest:  # asked again and again for texts that are all alike
-            self._weakest[key] = min(held.items(), key=lambda edge: (edge[1], edge[0]))
-        return self._weakest[key]
+    def put(self, event: Embedded) -> None:
+        """Take an event in, or what it says now."""
+        if self.holds(event):
+            return
+        self.drop(event.event_id)
+        row = len(self._ids)
+        self._make_room(len(event.numbers))
+        self._ids.append(event.event_id)
+        self._rows[event.event_id] = row
+        self._numbers[row] = np.frombuffer(event.numbers, np.int8)
+        self._squares[row] = _square(event.numbers)
+        self._at[row] = event.at_ms
+        self._user[row] = self._users.setdefault(event.user_id, len(self._users))
+        if len(self._names) < len(self._users):
+            self._names.append(event.user_id)
+        self._floor[row], self._floor_at[row] = _NO_FLOOR
+        remembered = self._remembered.get(event.event_id)
+        # it was looked for before it was committed
+        if remembered is not None and remembered.event == event:
+            self._raise_floor(row, remembered.near)
 
-    def add(self, key: EventKey, other: str, score: float) -> None:
-        self._edges.setdefault(key, {})[other] = score
-        self._weakest.pop(key, None)
+    def drop(self, event_id: str) -> None:
+        """Leave an event out, if it is there: whoever was like it may be like others now."""
+        row = self._rows.pop(event_id, None)
+        if row is None:
+            return
+        self._numbers[row] = 0
+        self._squares[row] = 0.0
+        self._remembered.clear()
+        self._floor[:], self._floor_at[:] = _NO_FLOOR
 
-    def drop(self, key: EventKey, other: str) -> None:
-        self._edges.get(key, {}).pop(other, None)
-        self._weakest.pop(key, None)
+    def holds(self, event: Embedded) -> bool:
+        """Whether exactly this is known of an event."""
+        row = self._rows.get(event.event_id)
+        return row is not None and self._event(row) == event
+
+    def __contains__(self, event_id: str) -> bool:
+        return event_id in self._rows
+
+    def neighbours(
+        self, batch: Sequence[Embedded], silent: Iterable[str] = ()
+    ) -> dict[Embedded, list[Near]]:
+        """Which events those of a batch are most like, and the same of later ones they concern.
+
+        Nothing is taken in: whether the batch comes to stay is not known yet.
+
+        Args:
+            batch: events that are to come, or that are held already.
+            silent: ids of events that say nothing any more.
+
+        Returns:
+            By event at most `CAP` before it, the nearest first: of the batch, of each event whose
+            nearest it may change, and of each that a member of it is among the nearest of.
+        """
+        fresh = EmbeddedEvents()
+        for event in batch:
+            if not self.holds(event):
+                fresh.put(event)
+        changed = [self._rows[key] for key in (*fresh._ids, *silent) if key in self._rows]
+        concerned: dict[str, Embedded] = {}
+        near: dict[Embedded, list[Near]] = {}
+        for event in batch:
+            cosines = self._cosines(event, without=changed)
+            near[event] = self._nearest(event, without=changed, cosines=cosines)
+            for row in self._later(event, cosines, anew=bool(changed)):
+                concerned[self._ids[row]] = self._event(row)
+        for event in map(self._event, changed):
+            cosines = self._cosines(event, without=changed)
+            for row in self._later(event, cosines, anew=True):
+                concerned[self._ids[row]] = self._event(row)
+        for event in concerned.values():
+            if event not in near:
+                near[event] = self._nearest(event, without=changed)
+        return {
+            event: sorted([*some, *fresh._best(event)], reverse=True)[:CAP]
+            for event, some in near.items()
+        }
+
+    # -- what is compared --------------------------------------------------------------------------
+
+    def _nearest(
+        self, event: Embedded, without: Sequence[int], cosines: Array | None = None
+    ) -> list[Near]:
+        """The best before an event; what was found before is not looked for again.
+
+        Args:
+            event: the event.
+            without: rows that do not count.
+            cosines: with all rows, if they are at hand.
+        """
+        if without:
+            return self._best(event, cosines=cosines, without=without)
+        size = len(self._ids)
+        remembered = self._remembered.pop(event.event_id, None)
+        if remembered is None or remembered.event != event:
+            near = self._best(event, cosines=cosines)
+        else:
+            added = self._best(event, remembered.size) if remembered.size < size else []
+            near = sorted([*remembered.near, *added], reverse=True)[:CAP]
+        self._remembered[event.event_id] = _Remembered(event, size, near)
+        if len(self._remembered) > REMEMBERED:
+            self._remembered.popitem(last=False)
+        if self.holds(event):
+            self._raise_floor(self._rows[event.event_id], near)
+        return near
+
+    def _best(
+        self,
+        event: Embedded,
+        first: int = 0,
+        *,
+        cosines: Array | None = None,
+        without: Sequence[int] = (),
+    ) -> list[Near]:
+        """At most `CAP` before an event, of the rows from `first` on; the nearest first."""
+        if cosines is None:
+            cosines = self._cosines(event, first, without)
+        places = np.flatnonzero(cosines > THRESHOLD)
+        cosines, rows = cosines[places], places + first
+        users, at = self._user[rows], self._at[rows]
+        theirs = (users == _NOBODY) | (users == self._users.get(event.user_id, _UNKNOWN))
+        counts = theirs & (at <= event.at_ms)
+        cosines, rows, at = cosines[counts], rows[counts], at[counts]
+        near: list[Near] = []
+        # The best first. Ids decide between those of one cosine and moment, and at the moment
+        # of the event itself whether another is before it at all.
+        for place in np.lexsort((at, cosines))[::-1].tolist():
+            other = Near(float(cosines[place]), int(at[place]), self._ids[rows[place]])
+            if len(near) >= CAP and other[:2] != near[-1][:2]:
+                break
+            if other[1:] < event.link:
+                near.append(other)
+        return sorted(near, reverse=True)[:CAP]
+
+    def _later(self, event: Embedded, cosines: Array, *, anew: bool) -> list[int]:
+        """Rows of the events behind one that it may be among the nearest of.
+
+        Args:
+            event: the event.
+            cosines: with all rows.
+            anew: whether others leave, so that less may be enough.
+        """
+        rows = np.flatnonzero(cosines > THRESHOLD)
+        cosines = cosines[rows]
+        user = self._users.get(event.user_id, _UNKNOWN)
+        counts = self._at[rows] >= event.at_ms
+        if user != _NOBODY:
+            counts &= self._user[rows] == user
+        if not anew:
+            floor, floor_at = self._floor[rows], self._floor_at[rows]
+            counts &= (cosines > floor) | ((cosines == floor) & (event.at_ms >= floor_at))
+        later: list[int] = rows[counts].tolist()
+        return [row for row in later if event.link < (int(self._at[row]), self._ids[row])]
+
+    def _cosines(self, event: Embedded, first: int = 0, without: Sequence[int] = ()) -> Array:
+        """Of an event with the rows from `first` on; 0 with those that do not count."""
+        size = len(self._ids)
+        numbers = np.frombuffer(event.numbers, np.int8)
+        if first >= size or len(numbers) != self._numbers.shape[1]:
+            return np.zeros(max(0, size - first))
+        table = self._numbers[first:size]
+        # sums of whole numbers below 2^24: exact, whatever their order
+        products = np.asarray(simsimd.cdist(table, numbers[None, :], metric="dot")).ravel()
+        norms = np.sqrt(self._squares[first:size] * _square(event.numbers))
+        cosines: Array = np.divide(products, norms, out=np.zeros(size - first), where=norms > 0)
+        cosines[[row - first for row in without if row >= first]] = 0.0
+        return cosines
+
+    # -- rows --------------------------------------------------------------------------------------
+
+    def _event(self, row: int) -> Embedded:
+        return Embedded(
+            self._ids[row],
+            int(self._at[row]),
+            self._names[int(self._user[row])],
+            self._numbers[row].tobytes(),
+        )
+
+    def _raise_floor(self, row: int, near: Sequence[Near]) -> None:
+        if len(near) == CAP:
+            self._floor[row], self._floor_at[row] = near[-1][:2]
+
+    def _make_room(self, dimensions: int) -> None:
+        if not self._ids:
+            self._numbers = np.zeros((0, dimensions), np.int8)
+        if len(self._ids) == len(self._at):
+            more = max(_FIRST_ROWS, len(self._ids))
+            self._numbers = np.concatenate([self._numbers, np.zeros((more, dimensions), np.int8)])
+            for name in ("_squares", "_at", "_user", "_floor", "_floor_at"):
+                column = getattr(self, name)
+                setattr(self, name, np.concatenate([column, np.zeros(more, column.dtype)]))
+
+
+class _Remembered(NamedTuple):
+    """The nearest of an event among the first so many rows."""
+
+    event: Embedded
+    size: int
+    near: list[Near]
+
+
+def _square(numbers: bytes) -> float:
+    """Square of the length, a whole number."""
+    levels = np.frombuffer(numbers, np.int8).astype(np.int64)
+    return float((levels * levels).sum())
 
 
 def similar_edges(
-    candidates: Iterable[Pair], existing: Mapping[EventKey, Mapping[str, float]]
+    near: Mapping[EventKey, Iterable[Near]], existing: Mapping[EventKey, Mapping[str, float]]
 ) -> list[Operation]:
-    """Edges to make, and those to drop because better ones took their place.
-
-    The best pairs come first. An event that has its fill gives up its weakest edge for a better
-    one, if the other end has room or gains too.
+    """What makes the edges of events to those before them what they must be.
 
     Args:
-        candidates: pairs, above the threshold or not, some perhaps twice.
-        existing: the edges that each event of a candidate has, other end → score.
+        near: by event, the others that it is to be joined with.
+        existing: by event, the others before it that it is joined with, and the score.
     """
-    edges = _CappedEdges({key: dict(others) for key, others in existing.items()})
-    best = {p[:3]: p for p in candidates if p.cosine > THRESHOLD and p[1] != p[2]}
-    merged: dict[PairKey, float] = {}
-    dropped: set[PairKey] = set()
-    for tenant, first, second, score in sorted(best.values(), key=lambda p: (-p.cosine, p)):
-        ends = ((tenant, first), second), ((tenant, second), first)
-        if all(edges.has(key, other) for key, other in ends):
-            continue
-        weakest = [None if edges.has(*end) else edges.weakest_when_full(end[0]) for end in ends]
-        if any(weak is not None and weak[1] >= score for weak in weakest):
-            continue
-        for (key, _), weak in zip(ends, weakest, strict=True):
-            if weak is not None and edges.has(key, weak[0]):
-                edges.drop(key, weak[0])
-                edges.drop((tenant, weak[0]), key[1])
-                pair_key = (tenant, min(key[1], weak[0]), max(key[1], weak[0]))
-                merged.pop(pair_key, None)
-                dropped.add(pair_key)
-        for key, other in ends:
-            edges.add(key, other, score)
-        merged[tenant, first, second] = score
-        dropped.discard((tenant, first, second))
-    return [
-        *(
-            RemoveEdge(type=SIMILAR_TO.type, source=(t, a), target=(t, b))
-            for t, a, b in sorted(dropped)
-        ),
-        *(
-            MergeEdge(
-                type=SIMILAR_TO.type,
-                source=(t, a),
-                target=(t, b),
-                values={"score": round(score, 6)},
-            )
-            for (t, a, b), score in sorted(merged.items())
-        ),
-    ]
+    operations: list[Operation] = []
+    for (tenant, event_id), others in sorted(near.items()):
+        before = existing.get((tenant, event_id), {})
+        after = {other.event_id: round(other.cosine, 6) for other in others}
+        for other in sorted(before.keys() | after.keys()):
+            source, target = ((tenant, end) for end in sorted((event_id, other)))
+            if other not in after:
+                operations.append(RemoveEdge(type=SIMILAR_TO.type, source=source, target=target))
+            elif before.get(other) != after[other]:
+                operations.append(
+                    MergeEdge(
+                        type=SIMILAR_TO.type,
+                        source=source,
+                        target=target,
+                        values={"score": after[other]},
+                    )
+                )
+    return operations

@@ -3,9 +3,8 @@
 `derive_event` says what can be said of one event alone (models have run before), `enrich` turns a
 batch of that and what the graph knows into graph operations. The graph up to a checkpoint depends
 on the set of entries up to it: an event's inferred causes are derived again when a late event comes
-to stand before it, a fact's intervals are computed from all that was said of it, and an entity
-keeps the name of its earliest mention. Only SIMILAR_TO, and what is decided from it, depends on
-what came first.
+to stand before it, and so is whom it is like; a fact's intervals are computed from all that was
+said of it, and an entity keeps the name of its earliest mention.
 """
 
 from __future__ import annotations
@@ -44,10 +43,9 @@ from enrichment.persons import Belonging, Bond, belongings, persons_decided, spe
 from enrichment.ports import Analysis, EventText
 from enrichment.records import changed_facts, structured_facts
 from enrichment.resolution import KnownEntity, Newcomer, comparisons, decisions, is_comparable
-from enrichment.similarity import Pair as SimilarPair
-from enrichment.similarity import similar_edges
+from enrichment.similarity import Near, similar_edges
 from enrichment.text import stored_text
-from enrichment.vectors import vector_of
+from enrichment.vectors import as_text, vector_of, whole_numbers
 from enrichment.wishes import wish_facts
 from enrichment.writes import MAX_CLAIMS
 from projections.events import SYSTEM_EVENTS, Event, is_system_event
@@ -137,13 +135,13 @@ class Facts:
     stretches: Mapping[SessionKey, Sequence[Sequence[Member]]] = field(default_factory=dict)
     """Of each session the stretches around the batch's events, in the chain's order."""
     histories: Mapping[HistoryKey, Sequence[str]] = field(default_factory=dict)
-    similar: Sequence[SimilarPair] = ()
-    """Pairs of the batch's events with others, above the threshold."""
+    near: Mapping[EventKey, Sequence[Near]] = field(default_factory=dict)
+    """Whom the batch's events, and the later ones that they concern, are to be joined with."""
     edges: Mapping[EventKey, Mapping[str, float]] = field(default_factory=dict)
-    """The SIMILAR_TO that both ends of each pair have."""
+    """The SIMILAR_TO that those have to what is before them."""
     entities: Set[EntityKey] = frozenset()
     """Those of the batch's entities that the graph has already."""
-    near: Mapping[EntityKey, Sequence[tuple[KnownEntity, float]]] = field(default_factory=dict)
+    namesakes: Mapping[EntityKey, Sequence[tuple[KnownEntity, float]]] = field(default_factory=dict)
     """For each of the others, what it may be the same as, and the cosine of the names."""
     bonds: Mapping[EntityKey, Sequence[Bond]] = field(default_factory=dict)
     """Of the names that the batch shows to be a user's, the users they were joined with before."""
@@ -343,11 +341,11 @@ def enrich(batch: Sequence[Derived], facts: Facts) -> Operations:
             entities.meet(derived.event, mention, derived.names)
     operations.extend(_inferred([*present, *forgotten], facts))
     operations.extend(_facts([*present, *forgotten], facts, entities))
-    operations.extend(similar_edges(facts.similar, facts.edges))
+    operations.extend(similar_edges(facts.near, facts.edges))
     operations.extend(entities.operations())
     blank = (_tombstone(derived) for derived in batch if derived.event.key in facts.blank)
     operations.on_behalf_of(FORGOTTEN.stage).extend(blank)
-    compared = comparisons(newcomers(present, facts.entities), facts.near)
+    compared = comparisons(newcomers(present, facts.entities), facts.namesakes)
     operations.decisions = decisions(compared)
     shown = wanted_bonds(present, written([*present, *forgotten], facts.stretches))
     operations.decisions += persons_decided(shown, facts.bonds)
@@ -387,6 +385,7 @@ def _tombstone(derived: Derived) -> MergeNode:
         "occurred_at": derived.event.occurred_at_ms,
         "importance_score": derived.importance,
         "summary_id": None,
+        "vector": None if derived.embedding is None else as_text(whole_numbers(derived.embedding)),
     }
     return MergeNode(label=FORGOTTEN.label, key=derived.event.key, values=values)
 

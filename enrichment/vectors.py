@@ -8,6 +8,7 @@ length back. So a cosine is a product of whole numbers over their norms, the sam
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
 from typing import Final
 
@@ -98,3 +99,31 @@ def vector_of(data: bytes | None) -> list[float] | None:
         return None
     numbers: list[float] = np.frombuffer(data, dtype="<f4").tolist()
     return numbers
+
+
+def whole_numbers(vector: bytes) -> bytes:
+    """The whole numbers of a vector, a signed byte each.
+
+    Args:
+        vector: little-endian float32, as `unpack` gives it.
+    """
+    numbers: bytes = levels([vector])[0].astype("i1").tobytes()
+    return numbers
+
+
+def as_text(numbers: bytes) -> str:
+    """Whole numbers as a property that any store keeps."""
+    return base64.b64encode(numbers).decode()
+
+
+def kept_text(vector: Sequence[float] | None) -> str | None:
+    """Whole numbers, as such a property, of a vector as the graph holds it."""
+    return None if vector is None else as_text(whole_numbers(np.array(vector, "<f4").tobytes()))
+
+
+def from_text(text: str) -> bytes:
+    """Whole numbers that were kept as text; none where it is no such text."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        return b""

@@ -355,6 +355,14 @@ FORGOTTEN: Final = NodeRow(
         _decided("occurred_at", Kind.TIME, Merge.KEPT),
         _decided("importance_score", Kind.INTEGER, Merge.KEPT),
         _decided("summary_id", Kind.STRING, Merge.KEPT),
+        # its vector's whole numbers in base64: later events are compared with it as before
+        Property(
+            name="vector",
+            kind=Kind.STRING,
+            stage="consolidation",
+            certainty=Certainty.APPROXIMATE,
+            merge=Merge.KEPT,
+        ),
         _decided("tier", Kind.STRING, Merge.DECIDED),
         _decided("recalled", Kind.BOOLEAN, Merge.DECIDED),
         _decided("parted_from", Kind.STRINGS, Merge.DECIDED),
@@ -583,16 +591,16 @@ SIMILAR_TO: Final = EdgeRow(
     type="SIMILAR_TO",
     source="Event",
     target="Event",
-    properties=(Property("score", Kind.FLOAT, "enrichment", Certainty.APPROXIMATE),),
+    properties=(Property("score", Kind.FLOAT, "enrichment"),),
     stage="enrichment",
-    certainty=Certainty.APPROXIMATE,
+    certainty=Certainty.FOLDED,
     view=View.SEMANTIC,
     prov="wasDerivedFrom (loose)",
     weights=_weights(
         why=1.5, when=0.5, what=2.0, related=5.0, general=2.0, persons=(1.0, 2.0, 2.0)
     ),
-    meaning="plain cosine of the two texts above the threshold; one edge a pair, "
-    "smaller event_id first, read as undirected",
+    meaning="plain cosine of the two texts above the threshold, to those before an event that are "
+    "most like it; one edge a pair, smaller event_id first, read as undirected",
     cap_per_node=10,
     retention="warm: the top 3 of an event",
 )

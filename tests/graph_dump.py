@@ -40,18 +40,6 @@ def dump(graph: Graph) -> Dump:
     return Dump(nodes, edges)
 
 
-def rounded(shown: Dump) -> Dump:
-    """Cosines to four digits: the last ones depend on how many were computed at once."""
-    edges = {
-        place: [
-            {name: round(value, 4) if name == "score" else value for name, value in copy.items()}
-            for copy in copies
-        ]
-        for place, copies in shown.edges.items()
-    }
-    return Dump(shown.nodes, edges)
-
-
 def _plain(values: Any, kinds: dict[str, Kind]) -> dict[str, Any]:
     return {
         name: tuple(round(number, 6) for number in value) if kinds[name] is Kind.VECTOR else value

@@ -480,6 +480,11 @@ HOLD_CHAINS = (
 )
 """Waits until the commits of the newest changes are over; of one at a time, so that who waits for
 one chain holds up no other. Changes nothing."""
+HOLD = (
+    f"UNWIND $names AS name MERGE (h:{FEED.label} {{name: 'hold/' + name}}) "
+    "SET h.lock = true REMOVE h.lock"
+)
+"""Waits for whoever holds a name; its node, beside the chains, has no number and stays."""
 CLOSE_FEED = f"MATCH {_IDENTITY} REMOVE i.identity"
 ENSURE_FEED = f"MERGE {_IDENTITY} SET i.identity = coalesce(i.identity, randomUUID())"
 RENEW_FEED = f"MERGE {_IDENTITY} SET i.identity = randomUUID()"

@@ -253,8 +253,7 @@ class _Reads:
             table = self._tables.nodes[label]
             answer = {}
             for key, vector in vectors.items():
-                held = self._tables.vectors.get((label, key[0]))
-                ranked = held.nearest(vector, k + 1) if held is not None else []
+                ranked = self._tables.vectors_of(label, key[0]).nearest(vector, k + 1)
                 answer[key] = [
                     (_shown(label, other, table[other], properties), cosine)
                     for other, cosine in ranked
@@ -315,8 +314,9 @@ class _Reads:
 class MemoryTransaction(_Reads):
     """`port.Transaction` over the tables; every change is logged so that it can be taken back."""
 
-    def __init__(self, tables: Tables, lock: threading.RLock) -> None:
-        super().__init__(tables, lock)
+    def __init__(self, graph: MemoryGraph) -> None:
+        super().__init__(graph._tables, graph._lock)
+        self.graph = graph
         self.advanced = False
         self.dead_letters = 0
         self.touched = Touched()
@@ -325,6 +325,9 @@ class MemoryTransaction(_Reads):
     @property
     def has_tombstones(self) -> bool:
         return self._tombstones
+
+    def hold(self, names: Iterable[str]) -> None:
+        """Nothing to wait for: transactions come one at a time."""
 
     def advance(self, start: Checkpoint, to: Checkpoint) -> None:
         held = self._checkpoint(start.stage, start.partition)
@@ -649,7 +652,7 @@ class MemoryGraph(_Reads):
     def transaction(self) -> Iterator[MemoryTransaction]:
         with self._lock:
             try:
-                transaction = MemoryTransaction(self._tables, self._lock)
+                transaction = MemoryTransaction(self)
                 yield transaction
             except BaseException:
                 self._tables.rollback()

@@ -321,9 +321,10 @@ class _Neo4jReads:
 class Neo4jTransaction(_Neo4jReads):
     """What may happen between begin and commit; made by `Neo4jGraph.transaction`."""
 
-    def __init__(self, transaction: ClientTransaction, client: GraphClient) -> None:
+    def __init__(self, transaction: ClientTransaction, graph: Neo4jGraph) -> None:
         self._transaction = transaction
-        self.client = client
+        self.graph = graph
+        self.client = graph.client
         self._tombstones = 0
         self._touched = Touched()
         self.dead_letters = 0
@@ -342,6 +343,9 @@ class Neo4jTransaction(_Neo4jReads):
 
     def _open(self, text: str, **parameters: Any) -> Iterator[neo4j.Record]:
         return iter(self._transaction.run(text, parameters))
+
+    def hold(self, names: Iterable[str]) -> None:
+        self._transaction.run(cypher.HOLD, {"names": sorted(set(names))}).consume()
 
     def advance(self, start: Checkpoint, to: Checkpoint) -> None:
         rows = self.run(
@@ -569,7 +573,7 @@ class Neo4jGraph(_Neo4jReads):
     @contextmanager
     def transaction(self) -> Iterator[Neo4jTransaction]:
         with self.client.transaction() as opened:
-            transaction = Neo4jTransaction(opened, self.client)
+            transaction = Neo4jTransaction(opened, self)
             yield transaction
             transaction.tell()
 

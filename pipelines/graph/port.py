@@ -283,8 +283,20 @@ class Transaction(Reads, Protocol):
     dead_letters: int
 
     @property
+    def graph(self) -> Graph:
+        """The graph that it changes: asked through it, what was committed answers."""
+        ...
+
+    @property
     def has_tombstones(self) -> bool:
         """Whether events were forgotten, known after the lock."""
+        ...
+
+    def hold(self, names: Iterable[str]) -> None:
+        """Wait until no other transaction holds any of these names, and hold them until the end.
+
+        What others that held one have committed can be read then.
+        """
         ...
 
     def advance(self, start: Checkpoint, to: Checkpoint) -> None:

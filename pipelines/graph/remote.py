@@ -120,7 +120,8 @@ class _RemoteTransaction(_Asking):
 
     _names = QUESTIONS | WRITES
 
-    def __init__(self, line: _Line) -> None:
+    def __init__(self, line: _Line, graph: _RemoteGraph) -> None:
+        self.graph = graph
         self.advanced = False
         self.dead_letters = 0
         self.has_tombstones = False
@@ -167,7 +168,7 @@ class _RemoteGraph(_Asking):
             line.ask(BEGIN)
             self._mine.line = line
             try:
-                yield cast(Transaction, _RemoteTransaction(line))
+                yield cast(Transaction, _RemoteTransaction(line, self))
             except BaseException:
                 with suppress(GraphUnavailable):
                     line.ask(ROLL_BACK)

@@ -164,7 +164,7 @@ class Tables:
         self.chains: dict[str, dict[SessionKey, list[Link]]] = {
             label: {} for label, row in NODES.items() if CHAIN in row.indexes
         }
-        self.vectors: dict[tuple[str, Any], Vectors] = {}
+        self.vectors: dict[str, dict[Any, Vectors]] = {}
         self.found_by: dict[tuple[str, tuple[str, ...]], dict[tuple[Any, ...], set[Key]]] = {}
         self.orders: dict[tuple[str, tuple[str, ...]], Order] = {}
 
@@ -242,6 +242,14 @@ class Tables:
                 order.put(key, node)
         return order
 
+    def vectors_of(self, label: str, tenant: Any) -> Vectors:
+        """The vectors of a label and tenant; those of the label are kept from then on."""
+        if label not in self.vectors:
+            self.vectors[label] = {}
+            for key, node in self.nodes[label].items():
+                self._index_vector(label=label, key=key, before=None, after=node)
+        return self.vectors[label].get(tenant) or Vectors()
+
     def _index(
         self, label: str, key: Key, before: StoredNode | None, after: StoredNode | None
     ) -> None:
@@ -257,9 +265,8 @@ class Tables:
                 order.drop(key, before)
             if after is not None:
                 order.put(key, after)
-        name = NODES[label].vector if label in NODES else None
-        if name is not None:
-            self._index_vector(label=label, key=key, name=name, before=before, after=after)
+        if label in self.vectors:
+            self._index_vector(label=label, key=key, before=before, after=after)
 
     def _index_chain(
         self, label: str, key: Key, before: StoredNode | None, after: StoredNode | None
@@ -277,13 +284,15 @@ class Tables:
             insort(chains.setdefault(session, []), link)
 
     def _index_vector(
-        self, label: str, key: Key, name: str, before: StoredNode | None, after: StoredNode | None
+        self, label: str, key: Key, before: StoredNode | None, after: StoredNode | None
     ) -> None:
+        name = NODES[label].vector
+        assert name is not None
         old = None if before is None else before.values.get(name)
         new = None if after is None else after.values.get(name)
         if new is old:
             return
-        vectors = self.vectors.setdefault((label, key[0]), Vectors())
+        vectors = self.vectors[label].setdefault(key[0], Vectors())
         if new is None:
             vectors.drop(key)
         else:

@@ -13,16 +13,13 @@ from itertools import groupby
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple, TypeVar, cast
 
-from enrichment.similarity import CAP, THRESHOLD
-from pipelines.graph.port import Graph, Reads, Transaction
-from pipelines.graph.rows import Census, End, FoundEdge, FoundNode
+from pipelines.graph.port import Graph, Transaction
+from pipelines.graph.rows import Census, FoundEdge, FoundNode
 from projections.operations import Key
 from projections.schema import (
     DEAD_LETTER,
     EDGES,
-    EVENT,
     NODES,
-    SIMILAR_TO,
     Certainty,
     EdgeRow,
     Kind,
@@ -172,91 +169,6 @@ def edge_changes(
             fields = _copies_differ(row, properties, should, does)
             if fields:
                 yield _edge_change("different", row, should, does, fields=fields)
-
-
-def similar_changes(
-    expected: Iterable[FoundEdge], held: Iterable[FoundEdge], judge: Similarity
-) -> Iterator[EdgeChange]:
-    """As `edge_changes`, of pairs that are alike: which of them there are depends on the order.
-
-    An edge must have the cosine of what its ends say, and a node no more of them than the cap. One
-    that is not there is missed unless it may have given way, see `Similarity.may_have_given_way`.
-    """
-    row = SIMILAR_TO
-    for should, does in _paired(_by_pair(expected), _by_pair(held), lambda e: _pair_of(e[0])):
-        if does is None and should is not None:
-            if not judge.may_have_given_way(should[0]):
-                yield _edge_change("missing", row, should, ())
-        elif does is not None:
-            right = should or judge.justified(does[0])
-            if not right:
-                yield _edge_change("extra", row, (), does)
-            elif fields := _copies_differ(row, row.properties, right, does):
-                yield _edge_change("different", row, right, does, fields=fields)
-
-
-class Similarity:
-    """Judges edges between events that are alike by what the ledger says of their ends.
-
-    Args:
-        expected: whose vectors and decisions are believed.
-        held: whose edges are judged.
-        is_strict: whether an edge that gave way has to be replaced by nearer ones.
-    """
-
-    def __init__(self, expected: Reads, held: Reads, *, is_strict: bool = False) -> None:
-        self._expected = expected
-        self._held = held
-        self._is_strict = is_strict
-
-    def justified(self, edge: FoundEdge) -> tuple[FoundEdge, ...]:
-        """The edge as it must be, though the other fold did not come to it; empty: it must not."""
-        names = ("embedding", "parted_from")
-        nodes = self._expected.nodes(EVENT.label, [edge.source, edge.target], names)
-        source, target = nodes.get(edge.source), nodes.get(edge.target)
-        if source is None or target is None or not edge.source < edge.target:
-            return ()
-        if edge.source[0] != edge.target[0] or edge.label != EVENT.label:
-            return ()
-        left, right = source.values["embedding"], target.values["embedding"]
-        if not (source.visible and target.visible and left and right):
-            return ()
-        parted = (source.values["parted_from"] or (), target.values["parted_from"] or ())
-        score = _cosine(left, right)
-        if score < THRESHOLD - RELATIVE_TOLERANCE or edge.target[1] in parted[0]:
-            return ()
-        ends = (edge.source, edge.target)
-        if edge.source[1] in parted[1] or any(len(self._scores(end)) > CAP for end in ends):
-            return ()
-        return (edge._replace(values={"score": score}),)
-
-    def may_have_given_way(self, edge: FoundEdge) -> bool:
-        """Whether an edge that is not there may have been dropped for a better one, or refused.
-
-        That takes an end with its fill: one with neighbours enough that are at least as near, or
-        one that is like more events than it may have edges to. The latter has had its fill at some
-        time, and what gave way then depends on who came first.
-        """
-        ends = (edge.source, edge.target)
-        least = edge.values["score"] - RELATIVE_TOLERANCE
-        for scores in map(self._scores, ends):
-            if len(scores) >= CAP and min(scores) >= least:
-                return True
-        return not self._is_strict and any(map(self._is_popular, ends))
-
-    def _is_popular(self, end: Key) -> bool:
-        """Whether more events are like it than it may have edges to."""
-        node = self._expected.nodes(EVENT.label, [end], ("embedding",)).get(end)
-        if node is None or not node.values["embedding"]:
-            return False
-        vectors = {end: node.values["embedding"]}
-        near = self._expected.nearest(EVENT.label, vectors, CAP + 1).get(end, ())
-        return sum(cosine >= THRESHOLD for _, cosine in near) > CAP
-
-    def _scores(self, end: Key) -> list[float]:
-        edges = self._held.edges(SIMILAR_TO.type, [end], ("score",), by=End.EITHER).get(end, ())
-        pairs = {_pair_of(edge): edge.values["score"] for edge in edges}
-        return [score if type(score) is float else -1.0 for score in pairs.values()]
 
 
 def same(p: Property, expected: Any, held: Any) -> bool:

@@ -30,13 +30,11 @@ from pipelines.proof.compare import (
     EdgeChange,
     EdgePair,
     NodeChange,
-    Similarity,
     census_differences,
     edge_changes,
     mend_schema,
     node_changes,
     remove_unknown,
-    similar_changes,
 )
 from pipelines.proof.expected import LedgerFold
 from pipelines.proof.report import (
@@ -59,7 +57,6 @@ from projections.schema import (
     DEAD_LETTER,
     EDGES,
     NODES,
-    SIMILAR_TO,
     EdgeRow,
     NodeRow,
 )
@@ -68,14 +65,8 @@ ROUNDS: Final = 3
 """Of repair: a node that comes back gets its edges in the next one at the latest."""
 TOGETHER: Final = 2_000
 """Candidates that are judged under one lock."""
-SHARE: Final = 0.75
-"""Of SIMILAR_TO that must be there, whoever came first: full nodes have as many either way."""
 UNLOCKED_TRIES: Final = 5
 """How often the fold goes on without the locks before it goes on under them."""
-RECALL: Final = 0.99
-"""Share of SIMILAR_TO that must be there of a large graph, whose index finds them nearly all."""
-LARGE: Final = 2_000
-"""SIMILAR_TO from which on a graph is large."""
 RETURN_LOOKS: Final = 4
 """How often what was recalled is looked for: it comes back a moment after the decision."""
 RETURN_WAIT_S: Final = 1.0
@@ -138,10 +129,9 @@ class _Proof:
         self._scope = scope
         self._unread = unread
         self._is_schema_wrong = False
-        self._is_strict = False
 
     def look(self) -> tuple[ProofReport, list[Change]]:
-        """What differs, and what of it can be mended, with what is only missing from an index."""
+        """What differs."""
         report = ProofReport()
         candidates, counts = _patiently(self._candidates)
         changes = self._judged(candidates)
@@ -151,13 +141,12 @@ class _Proof:
             time.sleep(RETURN_WAIT_S)
             changes = self._judged(changes)
         changes = self._readable(report, changes)
-        different = self._forgive(report, changes, counts[SIMILAR_TO.type])
         census = _patiently(self._graph.census) if self._scope.is_whole else None
         schema = list(census_differences(census)) if census is not None else []
         self._is_schema_wrong = bool(schema)
         rows = NODES | EDGES
         report.compared = {name: counts[name] for name in counts if self._scope.covers(rows[name])}
-        self._describe(report, different, schema)
+        self._describe(report, changes, schema)
         return report, changes
 
     def _candidates(self) -> tuple[list[Change], Counter[str]]:
@@ -166,27 +155,8 @@ class _Proof:
         counts: Counter[str] = Counter()
         changes: list[Change] = list(streamed_nodes(expected, held, self._scope, counts))
         for row in EDGES.values():
-            if row is not SIMILAR_TO:
-                changes += streamed_edges(row, expected, held, self._scope, counts=counts)
-        changes += self._similar_candidates(counts)
+            changes += streamed_edges(row, expected, held, self._scope, counts=counts)
         return [one for one in changes if self._scope.may_have(one)], counts
-
-    def _similar_candidates(self, counts: Counter[str]) -> list[EdgeChange]:
-        """What depends on who came first may be right one by one, and still too few in all."""
-        expected, held, tenants = self._expected.graph, self._graph, self._scope.tenants
-        changes: list[EdgeChange] = []
-        for self._is_strict in (False, True):
-            numbers: Counter[str] = Counter()
-            left = _counted(_edges(expected, SIMILAR_TO, tenants), numbers, "expected")
-            right = _counted(_edges(held, SIMILAR_TO, tenants), numbers, "held")
-            changes = list(similar_changes(left, right, self._judge_of(held)))
-            counts[SIMILAR_TO.type] = numbers["expected"]
-            if numbers["held"] >= SHARE * numbers["expected"]:
-                break
-        return changes
-
-    def _judge_of(self, held: Reads) -> Similarity:
-        return Similarity(self._expected.graph, held, is_strict=self._is_strict)
 
     def mend(self, changes: Sequence[Change]) -> None:
         """Write what must be there, after a look under the locks."""
@@ -242,10 +212,7 @@ class _Proof:
         for type_, pairs in types.items():
             edge_row = EDGES[type_]
             left, right = (_between(graph, edge_row, pairs) for graph in (expected, held))
-            if edge_row is SIMILAR_TO:
-                changes += similar_changes(left, right, self._judge_of(held))
-            else:
-                changes += edge_changes(edge_row, left, right)
+            changes += edge_changes(edge_row, left, right)
         return changes
 
     def _mend(self, candidates: Iterable[Change], transaction: Transaction) -> None:
@@ -281,20 +248,6 @@ class _Proof:
                 "payloads or answers that are not at hand any more"
             )
         return left
-
-    def _forgive(self, report: ProofReport, changes: list[Change], total: int) -> list[Change]:
-        """Tell apart the few edges that an approximate index may not find in a large graph."""
-        missed = [
-            one
-            for one in changes
-            if one.difference.type == SIMILAR_TO.type and one.difference.kind == "missing"
-        ]
-        if total < LARGE or not missed or len(missed) > (1 - RECALL) * total:
-            return changes
-        report.notes.append(
-            f"{len(missed)} of {total} {SIMILAR_TO.type} are not there: the index is approximate"
-        )
-        return [one for one in changes if one not in missed]
 
     def _describe(
         self, report: ProofReport, changes: Sequence[Change], schema: Sequence[Difference]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from pipelines.graph.port import Graph, Reads
-from pipelines.graph.rows import FoundEdge, FoundNode
+from pipelines.graph.rows import End, FoundEdge, FoundNode
 from pipelines.proof.compare import Difference, EdgeChange, NodeChange
 from pipelines.proof.sums import digest_text, digested, edge_number_of, node_number
 from pipelines.work.stages import PROJECTION
@@ -22,6 +22,7 @@ from projections.schema import (
     FORGOTTEN,
     NODES,
     REFERENCES,
+    SIMILAR_TO,
     EdgeRow,
     NodeRow,
 )
@@ -250,12 +251,17 @@ class Unread:
     held: Reads
     events: set[Key] = field(default_factory=set)
     _entities: set[Key] = field(default_factory=set)
+    _alike: set[Key] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.events = set(self.keys)
         for graph in (self.expected, self.held) if self.events else ():
             mentions = graph.edges(REFERENCES.type, sorted(self.events))
             self._entities |= {edge.target for edges in mentions.values() for edge in edges}
+            # what is like one of them may be like others instead
+            alike = graph.edges(SIMILAR_TO.type, sorted(self.events), by=End.EITHER)
+            for edge in (edge for edges in alike.values() for edge in edges):
+                self._alike |= {edge.source, edge.target}
 
     def explains(self, change: Change) -> bool:
         """Whether a difference may be due to one of them."""
@@ -263,11 +269,17 @@ class Unread:
             return False
         if isinstance(change, EdgeChange):
             ends = {change.pair[0], change.pair[1]}
+            if change.difference.type == SIMILAR_TO.type and not ends.isdisjoint(self._alike):
+                return True
             return not ends.isdisjoint(self.events | self._entities)
         label = change.difference.type
         if label == FACT_HISTORY.label:
             return any(self._is_in(node) for node in (change.expected, change.held))
-        unsure = {EVENT.label: self.events, ENTITY.label: self._entities}
+        unsure = {
+            EVENT.label: self.events,
+            FORGOTTEN.label: self.events,
+            ENTITY.label: self._entities,
+        }
         return change.key in unsure.get(label, ())
 
     def _is_in(self, node: FoundNode | None) -> bool:

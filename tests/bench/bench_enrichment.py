@@ -29,7 +29,7 @@ from pipelines.work.settings import Settings
 from pipelines.work.stages import ENRICHMENT
 from projections.events import Event
 from projections.schema import EVENT, SIMILAR_TO
-from tests.bench.brute_force import capped, pairs_above
+from tests.bench.brute_force import Pair, nearest_before, pairs_above
 from tests.bench.sample import sample_events
 from tests.bench.stack import (
     Stack,
@@ -196,15 +196,15 @@ def _computed(metrics: str, model: str) -> int:
 def edge_recall(stack: Stack, tenants: Sequence[str]) -> dict[str, Any]:
     """The live graph's SIMILAR_TO beside what comparing all with all would have made."""
     key = ", ".join(f"e.{name}" for name in EVENT.key)
+    vectors, events = {}, {}
     with stack.blue.session() as session:
-        vectors = {
-            (tenant, event_id): vector
-            for tenant, event_id, vector in session.run(
-                f"MATCH (e:{EVENT.label}) WHERE e.tenant IN $tenants "
-                f"AND e.{EVENT.vector} IS NOT NULL RETURN {key}, e.{EVENT.vector}",
-                tenants=list(tenants),
-            )
-        }
+        for tenant, event_id, vector, at_ms, user_id in session.run(
+            f"MATCH (e:{EVENT.label}) WHERE e.tenant IN $tenants AND e.{EVENT.vector} IS NOT NULL "
+            f"RETURN {key}, e.{EVENT.vector}, e.occurred_at.epochMillis, e.user_id",
+            tenants=list(tenants),
+        ):
+            vectors[tenant, event_id] = vector
+            events[tenant, event_id] = at_ms, user_id
         edges = {
             (tenant, one, other): score
             for tenant, one, other, score in session.run(
@@ -214,15 +214,15 @@ def edge_recall(stack: Stack, tenants: Sequence[str]) -> dict[str, Any]:
             )
         }
     pairs = pairs_above(vectors, THRESHOLD)
-    return _compared(edges, pairs, len(vectors))
+    return _compared(edges, pairs, nearest_before(pairs, events, CAP), len(vectors))
 
 
 def _compared(
-    edges: Mapping[tuple[str, str, str], float],
-    pairs: Mapping[tuple[str, str, str], float],
+    edges: Mapping[Pair, float],
+    pairs: Mapping[Pair, float],
+    wanted: Mapping[Pair, float],
     events: int,
 ) -> dict[str, Any]:
-    wanted = capped(pairs, CAP)
     off = [abs(score - pairs[pair]) for pair, score in edges.items() if pair in pairs]
     # a cosine at the threshold may fall on the one side there and on the other here
     clear = {pair for pair, cosine in wanted.items() if cosine > THRESHOLD + _ROUNDING}

@@ -1,4 +1,4 @@
-"""The vector index beside brute force, with the product's own question and at its batch size.
+"""What it costs to say which events are alike: all vectors of a tenant are compared.
 
 The vectors are written as Event nodes of one tenant, without the rest of an event. The first of
 them are real, of as many distinct texts; computing 100,000 would take too long, so the
@@ -8,34 +8,29 @@ vector then has its neighbourhood of made ones, from almost equal down to hardly
 
 from __future__ import annotations
 
-import statistics
 import time
+import tracemalloc
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from enrichment.similarity import NEIGHBOURS, THRESHOLD
+from enrichment.similarity import Embedded, EmbeddedEvents
 from enrichment.text import event_text
+from enrichment.vectors import whole_numbers
 from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.models.embedder import OnnxEmbedder
+from pipelines.work.gather.likeness import Likeness
 from projections.events import DEFAULT_TENANT
 from projections.schema import EVENT
-from tests.bench.brute_force import Vectors, best_cosines
+from tests.bench.brute_force import Vectors
 from tests.bench.stack import Stack
 from tests.bench.texts import locomo_events, made_up_texts
 
-AT = 10
-"""Neighbours that are looked for, as many as an event may have edges."""
 QUERIES = 500
-ROUNDS = 3
-_ASKED_AT_ONCE = 100
-"""As `EnrichmentFacts` asks."""
-_WRITTEN_AT_ONCE = 100
-"""As the enrichment commits, since an index is searched by the pieces it grew in."""
-_EQUAL = 1e-5
-"""Cosines that differ less are the same: either event is as good a neighbour."""
+AT_ONCE = 100
+"""Events of a batch, and about as many as the enrichment writes at once."""
 
 
 def measure(stack: Stack, sizes: Sequence[int], *, real: int) -> dict[str, Any]:
@@ -95,61 +90,57 @@ def _name(number: int) -> str:
 def _write(stack: Stack, vectors: Vectors, first: int, end: int) -> None:
     text = (
         f"UNWIND $rows AS r CREATE (e:{EVENT.label} "
-        f"{{tenant: r[0], event_id: r[1], {EVENT.vector}: r[2]}})"
+        f"{{tenant: r[0], event_id: r[1], {EVENT.vector}: r[2], "
+        "occurred_at: datetime({epochMillis: r[3]})})"
     )
     with stack.green.session() as session:
-        for low in range(first, end, _WRITTEN_AT_ONCE):
-            numbers = range(low, min(low + _WRITTEN_AT_ONCE, end))
-            rows = [[DEFAULT_TENANT, _name(n), vectors[n].tolist()] for n in numbers]
+        for low in range(first, end, AT_ONCE):
+            numbers = range(low, min(low + AT_ONCE, end))
+            rows = [[DEFAULT_TENANT, _name(n), vectors[n].tolist(), n] for n in numbers]
             session.run(text, rows=rows).consume()
 
 
 def _measured(graph: Neo4jGraph, vectors: Vectors) -> dict[str, Any]:
     size = len(vectors)
-    count = min(QUERIES, size)
-    queries = sorted(np.random.default_rng(29).choice(size, size=count, replace=False).tolist())
-    _ask(graph, vectors, queries)  # plans are made, code is compiled
-    milliseconds: list[float] = []
-    found: list[list[tuple[int, float]]] = []
-    for _ in range(ROUNDS):
-        found, spent = _ask(graph, vectors, queries)
-        milliseconds += spent
-    best = best_cosines(vectors, queries, AT)
-    hits = close_hits = close = 0
-    error = 0.0
-    for query, near, truth in zip(queries, found, best, strict=True):
-        scores = sorted((score for _, score in near), reverse=True)[:AT]
-        exact = [float(vectors[query] @ vectors[other]) for other, _ in near]
-        error = max([error, *(abs(a - b) for (_, a), b in zip(near, exact, strict=True))])
-        hits += sum(score >= truth[-1] - _EQUAL for score in scores)
-        above = truth[truth > THRESHOLD + _EQUAL]
-        close += len(above)
-        if len(above):
-            close_hits += min(len(above), sum(score >= above[-1] - _EQUAL for score in scores))
-    return {
-        "queries": count,
-        "recall_at_10": round(hits / (AT * count), 4),
-        "recall_at_10_above_threshold": round(close_hits / close, 4) if close else None,
-        "neighbours_above_threshold": round(close / count, 1),
-        "largest_error": round(error, 6),
-        "ms_a_query": round(statistics.median(milliseconds), 2),
-        "ms_a_query_worst_batch": round(max(milliseconds), 2),
+    begun = time.perf_counter()
+    likeness = Likeness()
+    likeness._catch_up(graph)
+    loaded_s = time.perf_counter() - begun
+    events = likeness._tenants[DEFAULT_TENANT]
+    rng = np.random.default_rng(29)
+    made = [*_made_vectors(vectors[:AT_ONCE], QUERIES, seed=31)]
+    fresh = [whole_numbers(vector.tobytes()) for vector in np.concatenate(made)[:QUERIES]]
+    latest = [Embedded(_name(size + n), size + n, None, numbers) for n, numbers in enumerate(fresh)]
+    times = rng.choice(size, size=QUERIES).tolist()
+    late = [one._replace(at_ms=at) for one, at in zip(latest, times, strict=True)]
+    figures = {
+        "queries": QUERIES,
+        "ms_an_event": _ms(events, latest),
+        "ms_a_late_event": _ms(events, late),
+        "ms_a_late_event_again": _ms(events, late),
+        "opened_by_a_late_event": round(
+            sum(len(events.neighbours([event])) - 1 for event in late) / QUERIES, 1
+        ),
+        "loaded_s": round(loaded_s, 1),
+        "bytes_an_event": _bytes_an_event(vectors),
     }
+    return figures
 
 
-def _ask(
-    graph: Neo4jGraph, vectors: Vectors, queries: Sequence[int]
-) -> tuple[list[list[tuple[int, float]]], list[float]]:
-    """For each query what was found, with plain cosines; for each batch, ms a query."""
-    found: dict[str, list[tuple[int, float]]] = {}
-    spent = []
-    for first in range(0, len(queries), _ASKED_AT_ONCE):
-        part = queries[first : first + _ASKED_AT_ONCE]
-        asked = {(DEFAULT_TENANT, _name(n)): vectors[n].tolist() for n in part}
-        with graph.transaction() as transaction:
-            begun = time.perf_counter()
-            near = transaction.nearest(EVENT.label, asked, NEIGHBOURS)
-            spent.append((time.perf_counter() - begun) / len(part) * 1e3)
-        for key, others in near.items():
-            found[key[1]] = [(int(node.key[1][-12:]), cosine) for node, cosine in others]
-    return [found[_name(n)] for n in queries], spent
+def _ms(events: EmbeddedEvents, batch: Sequence[Embedded]) -> float:
+    """Milliseconds of processor time an event."""
+    begun = time.process_time()
+    for first in range(0, len(batch), AT_ONCE):
+        events.neighbours(batch[first : first + AT_ONCE])
+    return round((time.process_time() - begun) / len(batch) * 1e3, 2)
+
+
+def _bytes_an_event(vectors: Vectors) -> int:
+    tracemalloc.start()
+    try:
+        events = EmbeddedEvents()
+        for n, vector in enumerate(vectors):
+            events.put(Embedded(_name(n), n, None, whole_numbers(vector.tobytes())))
+        return round(tracemalloc.get_traced_memory()[0] / len(vectors))
+    finally:
+        tracemalloc.stop()

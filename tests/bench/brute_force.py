@@ -1,8 +1,8 @@
-"""Nearest neighbours by comparing everything with everything: what an index is measured against."""
+"""Which events are alike, by comparing everything with everything."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,17 +14,6 @@ Pair = tuple[str, str, str]
 
 _AT_ONCE = 50
 """Queries compared at once: 100,000 cosines each."""
-
-
-def best_cosines(vectors: Vectors, queries: Sequence[int], count: int) -> Vectors:
-    """The cosines of the nearest others of each query, best first: one row of `count` each."""
-    rows = []
-    for first in range(0, len(queries), _AT_ONCE):
-        part = list(queries[first : first + _AT_ONCE])
-        cosines = vectors[part] @ vectors.T
-        cosines[range(len(part)), part] = -2.0  # not itself
-        rows.append(-np.sort(np.partition(-cosines, count - 1, axis=1)[:, :count], axis=1))
-    return np.concatenate(rows)
 
 
 def pairs_above(vectors: Mapping[tuple[str, str], Any], threshold: float) -> dict[Pair, float]:
@@ -48,15 +37,30 @@ def pairs_above(vectors: Mapping[tuple[str, str], Any], threshold: float) -> dic
     return found
 
 
-def capped(pairs: Mapping[Pair, float], cap: int) -> dict[Pair, float]:
-    """Best pairs first, each if both its ends have room for one of `cap` edges."""
-    used: dict[tuple[str, str], int] = {}
-    kept: dict[Pair, float] = {}
-    for pair, cosine in sorted(pairs.items(), key=lambda item: (-item[1], item[0])):
-        tenant, one, other = pair
-        ends = ((tenant, one), (tenant, other))
-        if all(used.get(end, 0) < cap for end in ends):
-            kept[pair] = cosine
-            for end in ends:
-                used[end] = used.get(end, 0) + 1
-    return kept
+Place = tuple[int, str]
+"""When an event occurred, and its id."""
+
+
+def nearest_before(
+    pairs: Mapping[Pair, float],
+    events: Mapping[tuple[str, str], tuple[int, str | None]],
+    cap: int,
+) -> dict[Pair, float]:
+    """Of each event the `cap` nearest before it, of its user or nobody; of equals the latest.
+
+    Args:
+        pairs: with their cosines.
+        events: by (tenant, event id) when they occurred, and whose they are.
+        cap: at most so many of each.
+    """
+    before: dict[tuple[str, str], list[tuple[float, Place]]] = {}
+    for (tenant, one, other), cosine in pairs.items():
+        places = ((events[tenant, end][0], end) for end in (one, other))
+        early, late = sorted(places)
+        if events[tenant, early[1]][1] in (None, events[tenant, late[1]][1]):
+            before.setdefault((tenant, late[1]), []).append((round(cosine, 6), early))
+    return {
+        (tenant, min(late, early), max(late, early)): cosine
+        for (tenant, late), some in before.items()
+        for cosine, (_, early) in sorted(some, reverse=True)[:cap]
+    }

@@ -286,3 +286,37 @@ def test_the_runner_goes_on_after_a_deadlock(
     assert end.seq == 2
     assert count(driver, "DeadLetter") == 0
     assert len(tries) in (1, 2)
+
+
+# -- names -----------------------------------------------------------------------------------------
+
+
+def test_a_name_is_held_by_one_transaction_at_a_time(
+    driver: neo4j.Driver, graph: Neo4jGraph, other_worker: ThreadPoolExecutor
+) -> None:
+    """Whoever comes second reads what the first has committed; other names are free."""
+    begun = threading.Event()
+
+    def second() -> list[str]:
+        with graph.transaction() as transaction:
+            transaction.lock(STAGE, 1)
+            transaction.hold(["other"])
+            begun.set()
+            transaction.hold(["b", "other"])
+            rows = transaction.run("MATCH (e:Event) RETURN e.event_id AS event_id")
+            told = transaction.graph.changes(place)
+            assert [key for change in told.changes for key in change.nodes[EVENT.label]] == [
+                ("default", event_id(1))
+            ]
+            return [row["event_id"] for row in rows]
+
+    place = graph.feed()
+    with graph.transaction() as first:
+        first.advance(at(0), at(1))
+        first.hold(["a", "b"])
+        waiting = other_worker.submit(second)
+        assert begun.wait(PATIENCE_S)
+        wait_until(lambda: is_blocked(driver), "the second waits for the name")
+        write_event(first, 1)
+    assert waiting.result(PATIENCE_S) == [event_id(1)]
+    assert graph.feed().numbers.keys() == {f"{STAGE}/0"}

@@ -161,6 +161,7 @@ def forget(graph: Graph, *events: Event, recalled: bool = False) -> None:
             "occurred_at": made.occurred_at_ms,
             "importance_score": 4,
             "summary_id": None,
+            "vector": None,
         }
         batch.add(MergeNode(label=FORGOTTEN.label, key=made.key, values=values))
         if recalled:

@@ -657,7 +657,7 @@ def test_two_chains_wait_neither_for_each_other_nor_for_the_identity(
     hurried = Neo4jGraph(driver, timeout_s=2.0)
     with driver.session() as session, session.begin_transaction() as holding:
         # as a process that is stopped in that moment: it has told its change, and does not commit
-        stopped = Neo4jTransaction(ClientTransaction(holding), neo4j_graph.client)
+        stopped = Neo4jTransaction(ClientTransaction(holding), neo4j_graph)
         stopped.lock(STAGE, 0)
         stopped.apply(round_of("stopped", 0), STAGE)
         stopped.tell()

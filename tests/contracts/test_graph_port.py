@@ -394,6 +394,7 @@ def test_kept_values_come_once(graph: Graph) -> None:
             "occurred_at": 7,
             "importance_score": importance,
             "summary_id": None,
+            "vector": None,
         }
         return MergeNode(label=FORGOTTEN.label, key=("t", "e"), values=values)
 

@@ -566,6 +566,7 @@ def test_tombstones_have_chains_too(graph: Graph) -> None:
         "user_id": None,
         "importance_score": 3,
         "summary_id": None,
+        "vector": None,
     }
     made = [
         MergeNode(

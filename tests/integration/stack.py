@@ -124,7 +124,6 @@ class Proven:
     Args:
         stack: with what all of its stages have folded.
         make: of a stage: what folds it.
-        dump: of the whole graph, that every damage must come back to.
 
     Attributes:
         report: of the graph as it was.
@@ -134,18 +133,15 @@ class Proven:
         self,
         stack: Stack,
         make: Callable[..., StageFold] = make_fold,
-        *,
-        dump: Callable[[Stack], list[Any]] = lambda stack: stack.dump(),
     ) -> None:
         self.stack = stack
-        self._dump = dump
         begun = {checkpoint.stage for checkpoint in stack.graph.checkpoints()}
         stages = [stage for name, stage in STAGES.items() if name in begun]
         rules = [make(stage, stack.services, stack.target) for stage in stages]
         self._fold = LedgerFold(stack.ledger, rules)
         self.report = self.prove()
         assert self.report.ok, self.report.differences
-        self._before = dump(stack)
+        self._before = stack.dump()
 
     def prove(self, *, repair: bool = False) -> ProofReport:
         """As `verify` does, without folding the ledger again."""
@@ -154,7 +150,7 @@ class Proven:
     def damage(self, text: str, **parameters: Any) -> ProofReport:
         """Do something by hand; what the proof says of it."""
         self.stack.cypher(text, **parameters)
-        assert self._dump(self.stack) != self._before, "the tampering did nothing"
+        assert self.stack.dump() != self._before, "the tampering did nothing"
         return self.prove()
 
     def mend(self) -> ProofReport:
@@ -163,7 +159,7 @@ class Proven:
         assert report.ok, report.differences
         assert report.repaired
         assert report.stages == self.report.stages
-        assert self._dump(self.stack) == self._before
+        assert self.stack.dump() == self._before
         return report
 
 

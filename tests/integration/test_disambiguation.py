@@ -29,7 +29,6 @@ from tests.fakes.chat_server import (
     says,
     sends,
 )
-from tests.graph_dump import rounded
 from tests.integration.stack import Stack, ValkeyStack
 from tests.memory_stack import Worker
 from tests.stages.enriched import EnrichedLedger, embedder, recognizer, said
@@ -172,7 +171,7 @@ def test_a_yes_is_recorded_and_applied_when_it_is_read_back(
     anew = Enriched(enriched.stack, encoded_models())
     enriched.stack.fold()
     anew.fold()
-    assert (rounded(enriched.stack.dump()), len(server.asked)) == (rounded(before), asked)
+    assert (enriched.stack.dump(), len(server.asked)) == (before, asked)
 
 
 def test_a_decision_is_an_entry_and_nothing_until_it_is_read(enriched: Enriched) -> None:

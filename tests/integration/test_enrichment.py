@@ -6,22 +6,30 @@ What it does to events, in which order and how often, is tested in `tests/stages
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from pipelines.ledger.entries import Block
 from pipelines.observe import metrics
 from pipelines.operations.rebuild import rebuild, replay
+from pipelines.work.folds import StageFold
 from pipelines.work.services import make_fold
 from pipelines.work.stages import ENRICHMENT
+from projections.identity import partition_of
+from projections.operations import Operations
+from projections.schema import SIMILAR_TO
+from tests.contracts.test_fence import is_blocked
 from tests.factories import event_id
-from tests.graph_dump import Dump, dump, rounded
+from tests.graph_dump import Dump, dump
 from tests.integration.enrichment_support import Enriched, said
 from tests.integration.stack import Stack
 from tests.memory_stack import MemoryStack
 from tests.stages.enriched import embedder, recognizer
 from tests.stages.test_enrichment import STRANGE, conversation
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -70,10 +78,10 @@ def test_both_stores_hold_the_same_of_whatever_came(enriched: Enriched) -> None:
     events = conversation()
     enriched.take_in(*events[4:], *odd, size=4)
     enriched.take_in(*events[:4], size=1)  # late
-    expected = rounded(folded_in_memory(enriched.stack))
-    assert rounded(dump(enriched.stack.graph)) == expected
+    expected = folded_in_memory(enriched.stack)
+    assert dump(enriched.stack.graph) == expected
     assert replay(enriched.stack.services, ENRICHMENT).failed == []
-    assert rounded(dump(enriched.stack.graph)) == expected
+    assert dump(enriched.stack.graph) == expected
 
 
 def test_a_warm_cache_embeds_nothing(make_stack: Callable[..., Stack], enriched: Enriched) -> None:
@@ -129,3 +137,43 @@ def test_rebuild_in_place_gives_the_same_graph(enriched: Enriched) -> None:
     assert report.ok
     assert report.verified.repaired == 0
     assert enriched.folded() == before
+
+
+def test_two_workers_at_once_do_not_miss_each_others_events(enriched: Enriched) -> None:
+    """Of one tenant, in two partitions: the second waits until it sees what the first commits."""
+    stack = enriched.stack
+    sessions = {
+        partition_of("default", f"s{n}", stack.ledger.partitions): f"s{n}" for n in range(9)
+    }
+    text = "The parcel for Berlin is late again"
+    events = [said(n, text, session_id=sessions[n % 2]) for n in range(1, 9)]
+    stack.append(*events)
+    stack.fold()
+    gathered, done = threading.Event(), threading.Event()
+    errors: list[BaseException] = []
+    rules = enriched.new_stage()
+
+    def fold(batch: Sequence[Any], facts: Any) -> Operations:
+        gathered.set()
+        driver = stack.graph.client.driver
+        wait_until(lambda: done.is_set() or is_blocked(driver), "the other waits, or is done")
+        return rules.fold(batch, facts)
+
+    def work(partition: int, stage: StageFold) -> None:
+        runner = enriched.new_runner(stage=stage)
+        try:
+            entries = stack.ledger.read(partition, runner.checkpoint(partition).position, 100)
+            runner.apply(Block(partition, tuple(entries)))
+        except BaseException as error:
+            errors.append(error)
+
+    first = threading.Thread(target=work, args=(0, replace(rules, fold=fold)))
+    first.start()
+    assert gathered.wait(120)
+    work(1, enriched.new_stage())
+    done.set()
+    first.join()
+    assert errors == []
+    expected = folded_in_memory(stack)
+    assert sum(place[0] == SIMILAR_TO.type for place in expected.edges) == 28
+    assert dump(stack.graph) == expected

@@ -11,7 +11,6 @@ import pytest
 from enrichment.similarity import CAP
 from pipelines.graph.memory import MemoryGraph
 from pipelines.graph.rows import FoundEdge, FoundNode
-from pipelines.proof import proof
 from pipelines.proof.expected import LedgerFold
 from pipelines.proof.proof import prove
 from pipelines.proof.report import ProofReport
@@ -181,22 +180,6 @@ def test_a_forged_vector_costs_no_edge() -> None:
     assert dump(world.graph) == before
 
 
-def test_a_large_graph_may_lack_a_few_edges_and_gets_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proof, "LARGE", 10)
-    monkeypatch.setattr(proof, "RECALL", 0.9)
-    world = populated()
-    before = dump(world.graph)
-    missed = similar(world.graph)[0]
-    with world.graph.transaction() as transaction:
-        gone = [(missed.source, missed.target, missed.label)]
-        transaction.restore_edges(SIMILAR_TO.type, [], gone=gone)
-    report = proved(world)
-    assert report.ok
-    assert report.notes == ["1 of 11 SIMILAR_TO are not there: the index is approximate"]
-    assert proved(world, repair=True).ok
-    assert dump(world.graph) == before
-
-
 def crowd() -> World:
     """More events that say the same than a node may have neighbours."""
     world = World()
@@ -204,15 +187,31 @@ def crowd() -> World:
     return world
 
 
-def test_which_of_equals_are_neighbours_is_left_to_who_came_first() -> None:
+def test_which_of_equals_are_neighbours_does_not_depend_on_who_came_first() -> None:
     world = crowd()
     assert proved(world).ok
     later = World(ledger=world.ledger)
     later.take_in(size=7)  # another order of arrival
     assert proved(later).ok
+    assert dump(later.graph) == dump(world.graph)
 
 
-def test_a_neighbour_too_many_goes_and_where_many_are_missing_they_come_back() -> None:
+@pytest.mark.parametrize("number", range(3))
+def test_each_edge_between_equals_is_missed(number: int) -> None:
+    world = crowd()
+    before = dump(world.graph)
+    missed = similar(world.graph)[number::3]
+    with world.graph.transaction() as transaction:
+        gone = [(edge.source, edge.target, edge.label) for edge in missed]
+        transaction.restore_edges(SIMILAR_TO.type, [], gone=gone)
+    report = proved(world)
+    assert report.difference_count == len(missed)
+    assert {one.kind for one in report.differences} == {"missing"}
+    assert proved(world, repair=True).ok
+    assert dump(world.graph) == before
+
+
+def test_a_neighbour_too_many_goes() -> None:
     world = crowd()
     edges = similar(world.graph)
     ends: set[Key] = {edge.source for edge in edges} | {edge.target for edge in edges}
@@ -228,12 +227,6 @@ def test_a_neighbour_too_many_goes_and_where_many_are_missing_they_come_back() -
     assert not proved(world).ok
     assert proved(world, repair=True).ok
     assert {(edge.source, edge.target) for edge in similar(world.graph)} == pairs
-    third = similar(world.graph)[::3]
-    with world.graph.transaction() as transaction:
-        gone = [(edge.source, edge.target, edge.label) for edge in third]
-        transaction.restore_edges(SIMILAR_TO.type, [], gone=gone)
-    assert not proved(world).ok
-    assert proved(world, repair=True).ok
 
 
 # -- any order -------------------------------------------------------------------------------------

@@ -11,10 +11,12 @@ import pytest
 
 from consolidation import episodes
 from consolidation.sources import Episode
+from enrichment.similarity import EmbeddedEvents
 from pipelines.graph import memory
 from pipelines.graph.memory import MemoryTransaction
 from pipelines.graph.tables import StoredNode
 from pipelines.operations.passes import entity_names
+from pipelines.work.gather import consolidation
 from pipelines.work.live import LiveRunner
 from projections import structural
 from projections.identity import Link
@@ -151,6 +153,16 @@ def told_to_all_alike(patched: pytest.MonkeyPatch) -> None:
     patched.setattr(episodes, "episode_parts", episode_parts)
 
 
+def late_events_like_nobody(patched: pytest.MonkeyPatch) -> None:
+    """A late event finds what it is like before it, and those behind it do not find it."""
+    patched.setattr(EmbeddedEvents, "_later", lambda self, event, cosines, anew: [])
+
+
+def forgotten_give_way(patched: pytest.MonkeyPatch) -> None:
+    """What was forgotten loses its place among the nearest."""
+    patched.setattr(consolidation, "kept_text", lambda vector: None)
+
+
 MUTANTS: tuple[Mutant, ...] = (
     no_fence,
     earliest_is_last,
@@ -165,4 +177,6 @@ MUTANTS: tuple[Mutant, ...] = (
     reach_ignored,
     names_as_others_write_them,
     told_to_all_alike,
+    late_events_like_nobody,
+    forgotten_give_way,
 )

@@ -8,7 +8,7 @@ from typing import Any
 
 from projections.events import Event
 from projections.schema import FOLLOWS, SCOPE
-from tests.graph_dump import Dump, dump, rounded
+from tests.graph_dump import Dump, dump
 from tests.simulation.doubles import BrokenProperty, SimulatedGraph
 from tests.simulation.world import World
 from tests.whose import broken_rules
@@ -34,7 +34,7 @@ def check(world: World) -> None:
 def _require_equal(what: str, shown: Dump, expected: Dump) -> None:
     different = [
         *_different(shown.nodes, expected.nodes),
-        *_different(rounded(shown).edges, rounded(expected).edges),
+        *_different(shown.edges, expected.edges),
     ]
     if different:
         raise BrokenProperty(f"{what} differ in {len(different)}:\n" + "\n".join(different[:8]))

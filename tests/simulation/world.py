@@ -13,6 +13,7 @@ import pytest
 
 from consolidation.decay import DAY_MS
 from consolidation.retention import RetentionPolicy
+from enrichment import similarity
 from enrichment.names import canonical_name, entity_id
 from pipelines.ledger.entries import Block
 from pipelines.ledger.ledger import Appended
@@ -459,6 +460,8 @@ def no_luck(seed: int, clock: Clock) -> Iterator[None]:
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(poison, "time", clock)
             patched.setattr(enriching, "ThreadPoolExecutor", lambda *_, **__: AtOnce())
+            # so few events are seldom like more than ten others
+            patched.setattr(similarity, "CAP", 3)
             yield
     finally:
         random.setstate(state)

@@ -9,6 +9,7 @@ import pytest
 
 from enrichment.causality import WINDOW
 from enrichment.names import canonical_name, entity_id
+from enrichment.similarity import CAP
 from pipelines.operations.dead_letters import retry
 from pipelines.work.catch_up import fold_again
 from pipelines.work.services import make_fold
@@ -109,6 +110,24 @@ def test_what_a_worker_knows_of_the_forgotten_is_not_joined_to_what_comes(
     thinned.take_in(*alike[:2], child, forgotten(900, [1]))
     thinned.take_in(alike[2])
     assert thinned.stack.edges(SIMILAR_TO.type) == [[event_id(2), event_id(3)]]
+
+
+def test_what_is_forgotten_keeps_its_place_among_the_nearest(thinned: Thinned) -> None:
+    """The latest of equals come first; nobody takes the place of one that left."""
+    alike = [said(n, "The gateway timed out again.", "Mia", at=n) for n in range(1, CAP + 3)]
+    last = alike.pop()
+    thinned.take_in(*alike, forgotten(900, [CAP + 1]))
+    thinned.take_in(last)
+
+    def before_last() -> list[str]:
+        return [
+            one for one, other in thinned.stack.edges(SIMILAR_TO.type) if other == last.event_id
+        ]
+
+    assert before_last() == [event_id(n) for n in range(2, CAP + 1)]
+    assert thinned.anew().stack.dump() == thinned.stack.dump()
+    thinned.bring_back(902, CAP + 1)
+    assert before_last() == [event_id(n) for n in range(2, CAP + 2)]
 
 
 def test_a_dead_letter_leaves_what_it_would_have_left_though_its_event_was_forgotten(

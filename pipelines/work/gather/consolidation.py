@@ -30,11 +30,13 @@ from consolidation.stage import (
     reach,
     wanted,
 )
+from enrichment.vectors import kept_text
 from pipelines.graph.port import Transaction
 from pipelines.graph.rows import End, FoundEdge, FoundNode
 from pipelines.ledger.registry import Target
 from pipelines.observe import metrics
 from pipelines.work.folds import StageFold
+from pipelines.work.gather.likeness import hold_alike
 from pipelines.work.gather.projection import neighbours_of
 from pipelines.work.services import Services
 from pipelines.work.stages import Stage
@@ -155,10 +157,11 @@ class _Gathering:
     # -- events that leave or come back ------------------------------------------------------------
 
     def _lock_chains(self) -> None:
-        """Lock the checkpoints of the projection's partitions from which events leave."""
+        """Lock what is alike, and the projection's partitions, where events leave."""
         forgotten = self._wanted.forgotten
         if not forgotten:
             return
+        hold_alike(self._transaction, {tenant for tenant, _ in forgotten})
         summaries = {(tenant, named) for (tenant, _), named in forgotten.items()}
         named = self._nodes(SUMMARY.label, summaries, ("session_id",))
         if len(named) < len(summaries):  # it is not known where they are: anywhere
@@ -177,7 +180,7 @@ class _Gathering:
     def _leaving(self) -> dict[EventKey, Leaving]:
         if not self._wanted.forgotten:
             return {}
-        shown = ("session_id", "user_id", "occurred_at", "importance_score")
+        shown = ("session_id", "user_id", "occurred_at", "importance_score", "embedding")
         # locked: one that is enriched again meanwhile shall tell its importance
         leaving = sorted(self._wanted.forgotten)
         nodes = self._transaction.lock_nodes(EVENT.label, leaving, shown)
@@ -202,6 +205,7 @@ class _Gathering:
                     if edge.target in waiting
                 },
                 user_id=node.values["user_id"],
+                vector=kept_text(node.values["embedding"]),
             )
             for key, node in nodes.items()
         }

@@ -13,7 +13,6 @@ from enrichment.outcomes import Changes
 from enrichment.persons import Bond
 from enrichment.ports import PayloadResolver
 from enrichment.resolution import KnownEntity
-from enrichment.similarity import NEIGHBOURS, THRESHOLD, Pair, pair, pairs_within
 from enrichment.stage import (
     Derived,
     EntityKey,
@@ -31,17 +30,18 @@ from enrichment.vectors import vector_of
 from pipelines.graph.port import Transaction
 from pipelines.graph.rows import End, FoundNode, Span
 from pipelines.ledger.ledger import Ledger
+from pipelines.work.gather.likeness import Likeness, hold_alike
 from projections.errors import UndecodableEntry, UpstreamDeadLetter
 from projections.events import is_system_event
 from projections.identity import Link, SessionKey, partition_of
-from projections.schema import ENTITY, EVENT, FACT_HISTORY, FORGOTTEN, SAME_AS, SIMILAR_TO
+from projections.schema import ENTITY, EVENT, FACT_HISTORY, FORGOTTEN, SAME_AS
 
 REMEMBERED = 50_000
 """Features kept in memory, some 500 bytes each: they never change, so they are never stale."""
 STRETCH: Final = 2_000
 """Events between the first and the last of a batch in a session that are read at once."""
-_NEWEST = 512
-"""Events of this worker whose transactions may not be visible to one another yet."""
+NEIGHBOURS: Final = 24
+"""Entities with the nearest names that one is compared with."""
 # Stage 1 is ahead, and a dead letter of this stage is in the chain too: only what is enriched, or
 # is now, counts, so that the graph depends on the enriched events and on nothing else.
 _ENRICHED: Final = "importance_score"
@@ -140,8 +140,7 @@ class EnrichmentFacts:
         self._remembered = remembered
         self._partitions = partitions
         self._upstream = upstream
-        self._newest: OrderedDict[EventKey, bytes] = OrderedDict()
-        self._guard = Lock()
+        self._likeness = Likeness()
 
     def __call__(self, transaction: Transaction, batch: Sequence[Derived]) -> Facts:
         """Read what the batch wants; slow searches first, locks last.
@@ -149,44 +148,30 @@ class EnrichmentFacts:
         Raises:
             UpstreamDeadLetter: an event has no node because the projection could not fold it.
         """
-        if self._remembered.renew():
-            with self._guard:
-                self._newest.clear()
+        self._remembered.renew()
         self._remembered.remember(batch)
+        if not transaction.advanced:  # nodes of the batch are locked at once
+            hold_alike(transaction, {one.event.tenant for one in batch})
         present = self._present(transaction, batch)
         forgotten, blank = _tombstones(transaction, batch, present.keys())
         events = [one for one in batch if one.event.key in present]
         placed = [one for one in batch if one.event.key in present or one.event.key in forgotten]
-        # Who is alike depends on who was there first. An event that is folded once more (replay,
-        # rebuild in place) keeps what was found then: a second search would find a little more.
-        searched = [
-            one for one in events if transaction.advanced or present[one.event.key] != one.model
-        ]
-        similar = self._similar(transaction, searched)
-        entities, near = _near_entities(transaction, events)
+        entities, namesakes = _near_entities(transaction, events)
         stretches = self._stretches(transaction, placed, forgotten)
         writes = written(placed, stretches)
         bonds = _bonds(transaction, {one.name for one in wanted_bonds(events, writes)})
+        near, edges = self._likeness.neighbours(transaction, placed)
         histories = _histories(transaction, batch, writes)
-        ends = {(found.tenant, end) for found in similar for end in (found.first, found.second)}
-        edges, parted = _similar_edges(transaction, ends)
         return Facts(
             present=present.keys(),
             forgotten=forgotten,
             blank=blank,
             stretches=stretches,
             histories=histories,
-            similar=[
-                found
-                for found in similar
-                if found[:3] not in parted
-                # of the newest events of this worker some were forgotten since
-                and (found.tenant, found.first) in edges
-                and (found.tenant, found.second) in edges
-            ],
+            near=near,
             edges=edges,
             entities=entities,
-            near=near,
+            namesakes=namesakes,
             bonds=bonds,
         )
 
@@ -265,34 +250,6 @@ class EnrichmentFacts:
             for session, stretches in places.items()
         }
 
-    # -- neighbours --------------------------------------------------------------------------------
-
-    def _similar(self, transaction: Transaction, events: Sequence[Derived]) -> list[Pair]:
-        """Pairs of the batch's events with earlier ones and with one another.
-
-        The index shows what was committed when it is asked. Two transactions that run at the same
-        moment do not see each other's events, so the newest ones of this worker are compared too.
-        """
-        vectors = {one.event.key: one.embedding for one in events if one.embedding is not None}
-        if not vectors:
-            return []
-        similar = [
-            pair(tenant, event_id, node.key[1], cosine)
-            for (tenant, event_id), near in _nearest(transaction, EVENT.label, vectors).items()
-            for node, cosine in near
-        ]
-        with self._guard:
-            newest = dict(self._newest)
-            self._newest.update(vectors)
-            while len(self._newest) > _NEWEST:
-                self._newest.popitem(last=False)
-        similar += [
-            one
-            for one in pairs_within(newest | vectors)
-            if (one.tenant, one.first) in vectors or (one.tenant, one.second) in vectors
-        ]
-        return [one for one in similar if one.cosine > THRESHOLD]
-
 
 _Place = tuple[Link, bool]
 """Of a chain: a member, and whether it was forgotten."""
@@ -338,10 +295,17 @@ def _tombstones(
     keys = [k for k in _ordinary(batch) if not (transaction.advanced and k in present)]
     if not keys or not transaction.has_tombstones:
         return set(), set()
-    shown = ("session_id", _ENRICHED)
+    shown = ("session_id", _ENRICHED, "vector")
     nodes = transaction.nodes(FORGOTTEN.label, keys, shown)
     forgotten = {key for key in keys if key in nodes and key not in present}
-    blank = {k for k in keys if k in nodes and None in nodes[k].values.values()}
+    speaking = {one.event.key for one in batch if one.embedding is not None}
+    blank = {
+        key
+        for key in keys
+        if key in nodes
+        for session_id, importance, vector in [nodes[key].values.values()]
+        if session_id is None or importance is None or (vector is None and key in speaking)
+    }
     return forgotten, blank
 
 
@@ -419,31 +383,6 @@ def _nearest(
     numbers_of = {key: numbers for key, one in vectors.items() if (numbers := vector_of(one))}
     answer = transaction.nearest(label, numbers_of, NEIGHBOURS, properties) if numbers_of else {}
     return {(key[0], key[1]): near for key, near in answer.items()}
-
-
-def _similar_edges(
-    transaction: Transaction, keys: Iterable[EventKey]
-) -> tuple[dict[EventKey, dict[str, float]], set[tuple[str, str, str]]]:
-    """The edges that events have, if they are there, and the pairs that were dropped for good."""
-    ordered = sorted(keys)
-    if not ordered:
-        return {}, set()
-    nodes = transaction.lock_nodes(EVENT.label, ordered, ("parted_from",))
-    around = transaction.edges(SIMILAR_TO.type, nodes, ("score",), by=End.EITHER)
-    edges = {
-        (key[0], key[1]): {
-            (edge.target if edge.source == key else edge.source)[1]: edge.values["score"]
-            for edge in around.get(key, ())
-        }
-        for key, node in nodes.items()
-        if node.visible
-    }
-    parted = {
-        (key[0], key[1], other)
-        for key, node in nodes.items()
-        for other in node.values["parted_from"] or ()
-    }
-    return edges, parted
 
 
 def _known(node: FoundNode) -> KnownEntity:

@@ -12,7 +12,6 @@ from typing import Any
 
 import orjson
 
-from enrichment.similarity import CAP
 from pipelines.observe import metrics
 from pipelines.operations.formats.chat import conversation_events
 from pipelines.operations.rebuild import replay
@@ -26,12 +25,8 @@ TAU_BENCH = SHARED / "data/tau-bench/gpt-4o-airline.json.gz"
 LOCOMO = SHARED / "bench/locomo/data/events.jsonl"
 FAR_FUTURE_MS = 2**45
 DUPLICATES = 0.1
-ROUNDING = 1e-3
-"""A stored score may differ so much from the cosine (the model, section 1)."""
 
 Say = Callable[[str], None]
-Similar = dict[tuple[str, str], float]
-"""SIMILAR_TO: ends, the smaller id first, and score."""
 
 
 def tau_bench(conversations: int) -> Iterator[Event]:
@@ -63,7 +58,7 @@ def tell(make_stack: Callable[..., Stack], events: list[Event], say: Say) -> dic
     figures["enriched"] = first.stack.cypher(
         "MATCH (e:Event) WHERE e.importance_score IS NOT NULL RETURN count(e)"
     )[0]
-    folded, similar = first.folded(), _similar(first)
+    folded = first.folded()
     say(f"{len(events):,} events in {figures['seconds']:.0f} s: {json.dumps(figures['graph'])}")
 
     before = first.stack.dump()
@@ -80,11 +75,9 @@ def tell(make_stack: Callable[..., Stack], events: list[Event], say: Say) -> dic
     figures["rebuild_seconds"] = _seconds(lambda: again.fold(100))
     figures["rebuild_embeds"] = _embedded() - embedded
     figures["rebuild_is_the_same"] = again.folded() == folded
-    figures["rebuild_similar_recall"] = _recall(similar, _similar(again))
     say(
         f"rebuilt in {figures['rebuild_seconds']:.0f} s, embedded {figures['rebuild_embeds']}, "
-        f"the same: {figures['rebuild_is_the_same']}, "
-        f"SIMILAR_TO {figures['rebuild_similar_recall']:.3f}"
+        f"the same: {figures['rebuild_is_the_same']}"
     )
 
     _empty(first)
@@ -96,11 +89,7 @@ def tell(make_stack: Callable[..., Stack], events: list[Event], say: Say) -> dic
     for start in range(0, len(shuffled), part):  # enrichment between parts: the rest comes late
         other.take_in(*shuffled[start : start + part], size=137)
     figures["shuffled_is_the_same"] = other.folded() == folded
-    figures["shuffled_similar_recall"] = _recall(similar, _similar(other))
-    say(
-        f"shuffled with duplicates and late parts, the same: {figures['shuffled_is_the_same']}, "
-        f"SIMILAR_TO {figures['shuffled_similar_recall']:.3f}"
-    )
+    say(f"shuffled with duplicates and late parts, the same: {figures['shuffled_is_the_same']}")
     return figures
 
 
@@ -111,36 +100,6 @@ def _counts(enriched: Enriched) -> dict[str, int]:
     )
     found = {**counts.nodes, **counts.edges, **dict(rules)}
     return {name: number for name, number in found.items() if number}
-
-
-def _similar(enriched: Enriched) -> Similar:
-    rows = enriched.stack.cypher(
-        "MATCH (a:Event)-[r]->(b:Event) WHERE r.score IS NOT NULL "
-        "RETURN a.event_id, b.event_id, r.score"
-    )
-    return {(one, other): score for one, other, score in rows}
-
-
-def _recall(expected: Similar, found: Similar) -> float:
-    """The share of edges that are there, or that one end has no room for.
-
-    Where many texts are alike, which ten an event keeps depends on who came first; an end that
-    is full of neighbours at least as near lacks nothing.
-    """
-    scores: dict[str, list[float]] = {}
-    for ends, score in found.items():
-        for end in ends:
-            scores.setdefault(end, []).append(score)
-
-    def is_full(end: str, score: float) -> bool:
-        held = scores.get(end, [])
-        return len(held) >= CAP and min(held) >= score - ROUNDING
-
-    met = sum(
-        pair in found or any(is_full(end, score) for end in pair)
-        for pair, score in expected.items()
-    )
-    return met / len(expected) if expected else 1.0
 
 
 def _embedded() -> float:

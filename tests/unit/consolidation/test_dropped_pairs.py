@@ -1,4 +1,4 @@
-"""Similar pairs that were dropped are remembered, wherever their first end goes."""
+"""Similar pairs that were dropped are remembered, wherever their second end goes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from projections.schema import EVENT, FORGOTTEN
 from tests.decision_factories import forgotten, recalled, system
 from tests.factories import event_id
 
-ONE = ("default", event_id(1))
+LAST = 9_000
+"""The event whose pairs are dropped."""
+ONE = ("default", event_id(LAST))
 
 
 def dropped(number: int, *pairs: tuple[int, int]) -> Event:
@@ -30,7 +32,7 @@ def parted(
     shown: Sequence[int] = (),
     tombstones: Mapping[tuple[str, str], Tombstone] | None = None,
 ) -> dict[str, Any]:
-    """What node and tombstone of event 1 list afterwards."""
+    """What node and tombstone of the event list afterwards."""
     made = consolidate(
         derive([(Position(1, n), one) for n, one in enumerate(events)]),
         Facts(
@@ -50,37 +52,41 @@ def ids(*numbers: int) -> list[str]:
     return [*map(event_id, numbers)]
 
 
-def test_a_pair_is_remembered_at_its_first_end() -> None:
-    made = parted(dropped(9, (1, 3), (2, 4)), dropped(10, (1, 2)), shown=[5])
+def test_a_pair_is_remembered_at_its_second_end() -> None:
+    made = parted(dropped(9, (3, LAST), (2, 4)), dropped(10, (2, LAST)), shown=[5])
     assert made == {EVENT.label: ids(2, 3, 5)}
 
 
 def test_what_is_remembered_goes_with_the_event_and_comes_back_with_it() -> None:
-    assert parted(forgotten(9, [1]), shown=[5]) == {FORGOTTEN.label: ids(5)}
+    assert parted(forgotten(9, [LAST]), shown=[5]) == {FORGOTTEN.label: ids(5)}
     gone = {ONE: Tombstone(False, Position(0, 0))}
-    back = parted(recalled(9, [1]), present=False, shown=[5], tombstones=gone)
+    back = parted(recalled(9, [LAST]), present=False, shown=[5], tombstones=gone)
     assert back == {EVENT.label: ids(5)}
 
 
 def test_each_keeps_what_it_was_told_however_the_decisions_were_cut_into_batches() -> None:
-    both = parted(dropped(8, (1, 2)), forgotten(9, [1]), dropped(9, (1, 3)), recalled(10, [1]))
+    both = parted(
+        dropped(8, (2, LAST)), forgotten(9, [LAST]), dropped(9, (3, LAST)), recalled(10, [LAST])
+    )
     assert both == {FORGOTTEN.label: ids(2, 3), EVENT.label: ids(2, 3)}
-    assert parted(recalled(8, [1]), dropped(9, (1, 2)), forgotten(10, [1])) == {
+    assert parted(recalled(8, [LAST]), dropped(9, (2, LAST)), forgotten(10, [LAST])) == {
         FORGOTTEN.label: ids(2)
     }
 
 
 def test_of_a_forgotten_event_the_tombstone_remembers() -> None:
     gone = {ONE: Tombstone(False, Position(0, 0))}
-    assert parted(dropped(9, (1, 2)), present=False, tombstones=gone) == {FORGOTTEN.label: ids(2)}
+    assert parted(dropped(9, (2, LAST)), present=False, tombstones=gone) == {
+        FORGOTTEN.label: ids(2)
+    }
 
 
 def test_what_is_nowhere_remembers_nothing() -> None:
-    assert parted(dropped(9, (1, 2)), present=False) == {}
-    assert parted(forgotten(9, [1])) == {}
+    assert parted(dropped(9, (2, LAST)), present=False) == {}
+    assert parted(forgotten(9, [LAST])) == {}
 
 
 @pytest.mark.parametrize("more", [1, 40])
 def test_the_latest_are_remembered(more: int) -> None:
-    events = [dropped(9, *((1, n) for n in range(2, 2 + MAX_DROPPED + more)))]
+    events = [dropped(9, *((n, LAST) for n in range(2, 2 + MAX_DROPPED + more)))]
     assert parted(*events) == {EVENT.label: ids(*range(2 + more, 2 + MAX_DROPPED + more))}

@@ -374,6 +374,7 @@ def test_the_chain_is_bridged_on_behalf_of_its_owner() -> None:
         "occurred_at": START_MS + 2,
         "importance_score": 4,
         "summary_id": episode_id(),
+        "vector": None,
     }
 
 
