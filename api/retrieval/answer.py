@@ -106,7 +106,7 @@ class Retrieval:
             }
             page.withheld = gathered.withheld
         with _timed("walk"):
-            walked = self._told_and_walked(analysis, gathered, seeds)
+            walked = self._side_by_side(analysis, gathered, seeds)
         with _timed("rank"):
             page.ranking = self._ranked(analysis, gathered, walked)
         with _timed("read"):
@@ -122,10 +122,10 @@ class Retrieval:
 
     # -- walk, and what else needs the seeds alone -------------------------------------------------
 
-    def _told_and_walked(
+    def _side_by_side(
         self, analysis: QueryAnalysis, gathered: Gathered, seeds: Mapping[str, float]
     ) -> _Walked:
-        """The walk, the stories, and what nobody asked for."""
+        """The walk, and what nobody asked for, at once."""
         scope, policy = analysis.scope, self._services.policy
         walk = Walk(
             scope=scope,
@@ -134,15 +134,17 @@ class Retrieval:
             max_depth=self._query.max_depth,
             policy=policy,
         )
-        work: dict[str, Work] = {"story": lambda ms: self._told(analysis, gathered, ms)}
+        work: dict[str, Work] = {
+            "graph": lambda ms: self._walked(walk, ms),
+            "story": lambda ms: self._told(analysis, gathered, ms),
+        }
         if self._query.proactive:
             beside = self._beside(gathered)
             work["beside"] = lambda ms: self._columns.reads(scope, ms).beside(
                 beside, policy.proactive
             )
-        work["graph"] = lambda ms: self._walked(walk, ms)  # last: it takes what time there is
         limit_ms = max(1, round(self._deadline.remaining_ms() * WALK_SHARE))
-        outcomes = run_side_by_side(self._services.channels, {}, limit_ms, work)
+        outcomes = run_side_by_side(self._services.channels, work, limit_ms)
         walked = _Walked(
             walk,
             worth=outcomes["graph"].value or walk.scores(),

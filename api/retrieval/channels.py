@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Final, Literal, NamedTuple
 
 from api.retrieval.intent import Intent
@@ -35,39 +34,16 @@ class Outcome(NamedTuple):
 
 
 def run_side_by_side(
-    pool: Executor, channels: Mapping[str, Work], timeout_ms: int, in_turn: Mapping[str, Work] = {}
+    pool: Executor, channels: Mapping[str, Work], timeout_ms: int
 ) -> dict[str, Outcome]:
     """All channels at once, each within `timeout_ms`; what is not back by then is given up.
 
     A channel that is given up may go on until the database ends it; nobody waits for it.
-
-    Args:
-        pool: of threads, one for each of the channels.
-        channels: that wait for somebody.
-        timeout_ms: of each of them, and of all `in_turn` together.
-        in_turn: run on this thread meanwhile, one after the other. They end by themselves when
-            their time is over. What is answered by one process alone gains nothing by threads,
-            which take turns in Python, too, and make each other slower.
     """
     begun_s = time.monotonic()
+    deadline_s = begun_s + (timeout_ms + GRACE_MS) / 1000
     futures = {name: pool.submit(_timed, work, timeout_ms) for name, work in channels.items()}
-
-    def waited(future: Future[tuple[Any, int]]) -> tuple[Any, int]:
-        try:
-            return future.result(timeout=_left_ms(begun_s, timeout_ms + GRACE_MS) / 1000)
-        except FutureTimeout:
-            future.cancel()
-            raise
-
-    here = {
-        name: _outcome(begun_s, partial(_timed, work, max(1, _left_ms(begun_s, timeout_ms))))
-        for name, work in in_turn.items()
-    }
-    return here | {name: _outcome(begun_s, partial(waited, one)) for name, one in futures.items()}
-
-
-def _left_ms(begun_s: float, timeout_ms: int) -> int:
-    return max(0, timeout_ms - round((time.monotonic() - begun_s) * 1000))
+    return {name: _outcome(future, begun_s, deadline_s) for name, future in futures.items()}
 
 
 def _timed(work: Work, timeout_ms: int) -> tuple[Any, int]:
@@ -76,11 +52,12 @@ def _timed(work: Work, timeout_ms: int) -> tuple[Any, int]:
     return value, round((time.monotonic() - begun_s) * 1000)
 
 
-def _outcome(begun_s: float, result: Callable[[], tuple[Any, int]]) -> Outcome:
+def _outcome(future: Future[tuple[Any, int]], begun_s: float, deadline_s: float) -> Outcome:
     status: Status = "failed"
     try:
-        value, ms = result()
+        value, ms = future.result(timeout=max(0.0, deadline_s - time.monotonic()))
     except (FutureTimeout, QueryTimeout):
+        future.cancel()
         status = "timeout"
     except GraphUnavailable:
         status = "unavailable"

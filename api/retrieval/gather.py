@@ -87,14 +87,12 @@ class Gathering:
         scope = self._context.scope._replace(within=query.within())
         names = name_terms(query.query).names[:MAX_NAMES]
         columns = self._graph.columns
-        (outcome,) = self._run(
-            {},
-            {
-                "context": lambda ms: self._context.columns(columns, ms).session(
-                    query.session_id, names
-                )
-            },
-        ).values()
+        work: dict[str, Work] = {
+            "context": lambda ms: self._context.columns(columns, ms).session(
+                query.session_id, names
+            )
+        }
+        (outcome,) = self._run(work).values()
         session: SessionAsked = outcome.value or _NOBODY
         notes.take("context", outcome._replace(value=session.events))
         terms = query_terms(query.query, session.speaking, now_ms=self._context.now_ms)
@@ -109,11 +107,11 @@ class Gathering:
         """
         columns, scope, stems = self._graph.columns, analysis.scope, analysis.terms.stems
         outcomes = self._run(
-            {"vector": lambda ms: self._near(analysis, ms)},
             {
                 "text": lambda ms: columns.reads(scope, ms).text_hits(stems, CHANNEL_HITS),
                 "entity": lambda ms: self._entities(scope, ms),
-            },
+                "vector": lambda ms: self._near(analysis, ms),
+            }
         )
         text, entity, vector = outcomes["text"], outcomes["entity"], outcomes["vector"]
         embedded, near = vector.value or (None, _NOTHING)
@@ -149,9 +147,8 @@ class Gathering:
         events = dict(list(ranked.items())[:MAX_EVENT_SEEDS])
         return joined_seeds(entities, events, self._context_seeds(analysis))
 
-    def _run(self, beside: Mapping[str, Work], in_turn: Mapping[str, Work]) -> dict[str, Outcome]:
-        pool = self._context.services.channels
-        return run_side_by_side(pool, beside, self._channel_ms(), in_turn)
+    def _run(self, work: Mapping[str, Work]) -> dict[str, Outcome]:
+        return run_side_by_side(self._context.services.channels, work, self._channel_ms())
 
     def _channel_ms(self) -> int:
         share_ms = round(self._context.deadline.remaining_ms() * CHANNEL_SHARE)

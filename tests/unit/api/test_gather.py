@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -70,17 +69,3 @@ def test_a_channel_that_does_not_come_back_is_given_up(pool: ThreadPoolExecutor)
 def test_a_defect_is_not_hidden(pool: ThreadPoolExecutor) -> None:
     with pytest.raises(ZeroDivisionError):
         run_side_by_side(pool, {"broken": lambda ms: 1 // 0}, LONG_MS)
-
-
-def test_what_runs_in_turn_shares_its_time_and_is_judged_alike(pool: ThreadPoolExecutor) -> None:
-    left_ms: list[int] = []
-    turns: dict[str, Work] = {
-        "late": failing(QueryTimeout(timeout_ms=1, reason="x")),
-        "slow": lambda ms: time.sleep(0.05),
-        "fine": left_ms.append,
-    }
-    outcomes = run_side_by_side(pool, {"beside": lambda ms: ms}, LONG_MS, turns)
-    statuses = {name: outcome.status for name, outcome in outcomes.items()}
-    assert statuses == {"late": "timeout", "slow": "ok", "fine": "ok", "beside": "ok"}
-    assert left_ms[0] <= LONG_MS - 50
-    assert outcomes["beside"].value == LONG_MS
