@@ -7,7 +7,6 @@ out and noted, and only when nothing at all could be found in time is there no a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
@@ -45,7 +44,7 @@ from pipelines.columns.reads import Beside, Wanted
 from pipelines.columns.records import Standings
 from pipelines.graph.reads.entities import EntityReads
 from pipelines.graph.reads.scope import Scope
-from pipelines.graph.reads.walk import edges_between, nodes
+from pipelines.graph.reads.walk import nodes, shown
 from pipelines.graph.rows import Signalled, ids_by_label, is_event, wire_id
 from pipelines.observe import metrics
 from projections.errors import GraphUnavailable, LedgerError, QueryTimeout
@@ -321,30 +320,19 @@ class Retrieval:
         """The nodes of the page and the edges between them."""
         scope = self._context.scope
         page, most = self._page, self._query.max_nodes
-        shown, page.behind = page.ranking[:most], page.ranking[most : max(most, MAX_RANKING)]
+        first, page.behind = page.ranking[:most], page.ranking[most : max(most, MAX_RANKING)]
         if page.behind:
             page.notes.cut_by.add(Bound.NODES)
-        ids = [ranked.node_id for ranked in shown]
+        ids = [ranked.node_id for ranked in first]
         limit_ms = self._deadline.remaining_ms()
-        edges = self._services.channels.submit(
-            self._reader.read, lambda graph: edges_between(graph, scope, ids), timeout_ms=limit_ms
-        )
         supporting = self._supporting(ids)
-        page.nodes = self._reader.read(
-            lambda graph: nodes(graph, scope, ids, supporting), timeout_ms=limit_ms
+        page.nodes, page.edges = self._reader.read(
+            lambda graph: shown(graph, scope, ids, supporting), timeout_ms=limit_ms
         )
         self._read_pending(ids, limit_ms)
-        try:
-            page.edges = [
-                edge
-                for edge in edges.result(timeout=limit_ms / 1000)
-                if {edge.source, edge.target} <= page.nodes.keys()
-            ]
-        except (FutureTimeout, QueryTimeout):
-            page.notes.cut("the edges could not be read in time")
         page.summary = self._summary()
         # What has left the graph since it was ranked has left the answer.
-        page.ranking = [ranked for ranked in shown if ranked.node_id in page.nodes]
+        page.ranking = [ranked for ranked in first if ranked.node_id in page.nodes]
 
     def _summary(self) -> str | None:
         """The summary of the session that the first event is of, if one was asked for."""
@@ -389,7 +377,7 @@ class Retrieval:
         limit_ms = max(1, min(timeout_ms, self._deadline.remaining_ms()))
         try:
             pending = self._columns.reads(scope, limit_ms).pending(missing)
-            shown = pending_nodes(self._services.ledger(), scope, pending) if pending else {}
+            accepted = pending_nodes(self._services.ledger(), scope, pending) if pending else {}
         except (GraphUnavailable, QueryTimeout, LedgerError):
             page.notes.cut("the events that are not in the graph yet could not be read")
             return
@@ -397,8 +385,8 @@ class Retrieval:
             page.nodes |= self._reader.read(
                 lambda graph: nodes(graph, scope, late, {}), timeout_ms=limit_ms
             )
-        page.nodes |= shown
-        page.pending = frozenset(shown)
+        page.nodes |= accepted
+        page.pending = frozenset(accepted)
 
 
 def _understood(context: ReadContext[SubgraphQuery]) -> Subgraph:

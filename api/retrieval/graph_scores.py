@@ -13,14 +13,14 @@ Time is the caller's: nothing here waits (SA-INV-07).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 import numpy
 
 from api.retrieval.intent import Intent
 from consolidation.decay import HOUR_MS
-from pipelines.columns.records import TYPES, VIEWS, Array
+from pipelines.columns.records import TYPE_NUMBERS, TYPES, VIEWS, Array
 from projections.schema import (
     CAUSED_BY,
     FOLLOWS,
@@ -79,7 +79,7 @@ _VIEWS: Final = {
 }
 
 
-def type_weights(intents: Iterable[Intent], weights: Mapping[str, Mapping[str, float]]) -> Array:
+def type_weights(intents: Collection[Intent], weights: Mapping[str, Mapping[str, float]]) -> Array:
     """What an edge of full quality lets through, 0 to 1: a row a type, a page a view.
 
     Args:
@@ -89,18 +89,21 @@ def type_weights(intents: Iterable[Intent], weights: Mapping[str, Mapping[str, f
     Returns:
         Array of (TYPES, VIEWS, intents).
     """
-    return numpy.array(
+    of_types = [[weights[intent][type_] for intent in intents] for type_ in TYPES]
+    of_each: Array = numpy.array(of_types).reshape(len(TYPES), -1) / MAX_WEIGHT
+    return numpy.asarray(of_each[_WEIGHED])
+
+
+_WEIGHED: Final = numpy.array(
+    [
         [
-            [[weights[intent][weighed] / MAX_WEIGHT for intent in intents] for weighed in of_views]
-            for of_views in _WEIGHED
+            TYPE_NUMBERS[_VIEWS.get(view, type_) if type_ == RELATES_TO.type else type_]
+            for view in VIEWS
         ]
-    ).reshape(len(TYPES), len(VIEWS), -1)
-
-
-_WEIGHED: Final = [
-    [_VIEWS.get(view, type_) if type_ == RELATES_TO.type else type_ for view in VIEWS]
-    for type_ in TYPES
-]
+        for type_ in TYPES
+    ]
+)
+"""As which type an edge weighs: a row a type, a column a view."""
 
 
 class Ways(NamedTuple):

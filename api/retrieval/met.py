@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 import numpy
@@ -60,7 +60,7 @@ class Met(NamedTuple):
         return ends
 
     def weights(
-        self, intents: Iterable[Intent], weights: Mapping[str, Mapping[str, float]]
+        self, intents: Collection[Intent], weights: Mapping[str, Mapping[str, float]]
     ) -> Array:
         """What each edge lets through, 0 to 1: weight / 5 times its quality, a column an intent.
 

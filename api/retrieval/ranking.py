@@ -254,17 +254,16 @@ def _ordered(
     nodes = [*ids, *derived]
     scores = numpy.concatenate([relevance, worth])
     ranks = numpy.concatenate([ranks, worth * weights.relevance / weights.total])
-    # A key of a float and a text: whoever is far behind needs no order.
-    least = (
-        numpy.partition(ranks, -MAX_RANKING)[-MAX_RANKING]
-        if len(nodes) > MAX_RANKING
-        else -numpy.inf
-    )
-    places = numpy.flatnonzero(ranks >= least)
-    keys = zip((-ranks[places]).tolist(), places.tolist(), strict=True)
-    order = [place for *_, place in sorted((minus, nodes[one], one) for minus, one in keys)]
+    order = numpy.argsort(-ranks, kind="stable")
+    in_order = ranks[order]
+    is_tied = in_order[1:] == in_order[:-1]
+    edges = numpy.flatnonzero(numpy.diff(is_tied, prepend=False, append=False))
+    for first, last in edges.reshape(-1, 2).tolist():
+        if first < MAX_RANKING:
+            tied = order[first : last + 1]
+            tied[:] = sorted(tied.tolist(), key=nodes.__getitem__)
     order = order[:MAX_RANKING]
-    best = [nodes[place] for place in order]
+    best = [nodes[place] for place in order.tolist()]
     return pool.ranked(best, ranks=ranks[order], relevance=scores[order])
 
 

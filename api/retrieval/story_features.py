@@ -123,8 +123,7 @@ class _Making:
         covered = numpy.minimum(1.0, counts / (counts + _SATURATION) * (1 + _SATURATION))
         labels = _LABEL * self._told.labels[:, telling]
         words = numpy.maximum(covered, labels) @ rarity / whole
-        by_story = numpy.zeros((self._stories, counts.shape[1]))
-        numpy.maximum.at(by_story, self._story, numpy.maximum(counts > 0, labels))
+        by_story = numpy.maximum.reduceat(numpy.maximum(counts > 0, labels), self._firsts)
         story_said = by_story @ rarity / whole
         held, story_held = self._identifiers()
         cosines = numpy.nan_to_num(self._told.cosines)
@@ -190,9 +189,7 @@ class _Making:
 
     def _largest(self, values: Array) -> Array:
         """The largest of each story."""
-        largest = numpy.full(self._stories, -1.0)
-        numpy.maximum.at(largest, self._story, values)
-        return largest
+        return numpy.asarray(numpy.maximum(-1.0, numpy.maximum.reduceat(values, self._firsts)))
 
     # -- what is said ------------------------------------------------------------------------------
 
@@ -295,8 +292,8 @@ class _Making:
         second = numpy.zeros(self._stories)
         second[before == 0.5] = 1.0  # the second place of `_places`
         asserting = self._asserting(words, until_ms)
-        set_ms = numpy.full(self._stories, -1)
-        numpy.maximum.at(set_ms, self._story[asserting], self._told.occurred_ms[asserting])
+        at_ms = numpy.where(asserting, self._told.occurred_ms, -1)
+        set_ms = numpy.maximum.reduceat(at_ms, self._firsts)
         setting = set_ms >= 0
         set_at = self._places(numpy.flatnonzero(setting), set_ms, newest=True)
         last, one_before = set_at == 1.0, set_at == 0.5

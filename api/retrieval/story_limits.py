@@ -66,8 +66,9 @@ def within_limits(
     operator = plan.operator
     within = numpy.ones(len(stories.ids), dtype=bool)
     saying = {fact.event_id for fact in facts}
+    by_fact = [one in saying for one in stories.ids] if facts else within
     for applies, limit in (
-        (bool(facts), numpy.array([one in saying for one in stories.ids], dtype=bool)),
+        (bool(facts), numpy.array(by_fact, dtype=bool)),
         (operator is Operator.WINDOW, in_time(stories, plan)),
         (operator is Operator.CALLS, roles.call | roles.failed_call),
         (operator is Operator.FAILURES, stories.failed),

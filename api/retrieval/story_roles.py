@@ -58,11 +58,11 @@ def roles_of(stories: Stories) -> Roles:
     lengths = numpy.diff(numpy.append(begins, count))
     starts = numpy.repeat(begins, lengths)
     ordered = _Found(stories)
-    for begin, length in zip(begins.tolist(), lengths.tolist(), strict=True):
+    failing = _any(stories.failed, begins)  # without a failure no event has such a role
+    for begin, length in zip(begins[failing].tolist(), lengths[failing].tolist(), strict=True):
         ordered.read(begin, begin + length)
     says, call = stories.kind == MESSAGE, (stories.kind == _CALL) & ~stories.failed
     worked = (stories.kind == _RESULT) & ~stories.failed
-    story = numpy.repeat(numpy.arange(len(begins)), lengths)
     return Roles(
         starts=starts,
         place=numpy.arange(count) - starts,
@@ -72,8 +72,8 @@ def roles_of(stories: Stories) -> Roles:
         worked=worked,
         other=~(says | call | worked | stories.failed),
         **{name: numpy.asarray(array) for name, array in ordered.arrays.items()},
-        has_failure=_any(stories.failed, story),
-        has_fix=_any(ordered.arrays["fixing_result"], story),
+        has_failure=numpy.repeat(failing, lengths),
+        has_fix=numpy.repeat(_any(ordered.arrays["fixing_result"], begins), lengths),
     )
 
 
@@ -81,13 +81,9 @@ def _none() -> Array:
     return numpy.zeros(0, dtype=numpy.int64)
 
 
-def _any(flags: Array, story: Array) -> Array:
-    """Of each event whether any of its story has the flag."""
-    if not len(flags):
-        return flags
-    held = numpy.zeros(int(story[-1]) + 1, dtype=bool)
-    numpy.logical_or.at(held, story, flags)
-    return numpy.asarray(held[story])
+def _any(flags: Array, begins: Array) -> Array:
+    """Of each story whether any of its events has the flag."""
+    return numpy.asarray(numpy.logical_or.reduceat(flags, begins)) if len(begins) else flags
 
 
 class _Found:

@@ -19,7 +19,7 @@ from api.schemas import AtlasResponse, Bound
 from api.services import begin_read
 from consolidation.decay import DECAY_WEIGHTS
 from pipelines.graph.reader import GraphEdge, GraphNode, GraphRead
-from pipelines.graph.reads.walk import edges_between, nodes
+from pipelines.graph.reads.walk import shown
 from pipelines.graph.rows import StepEdge, ids_by_label
 from projections.schema import EDGES, ENTITY, MAX_SUPPORTING
 
@@ -59,18 +59,17 @@ async def read_neighbours(
             steps = columns.steps([own_id], dict.fromkeys(EDGES, query.max_nodes + 1)).edges()
             wanted = [one for one in steps if one.type in (query.edge_types or EDGES)]
             ids = [own_id, *_in_turn(wanted, own_id)]
-            shown = ids[: query.max_nodes]
-            entities = ids_by_label(shown)[ENTITY.label]
+            first = ids[: query.max_nodes]
+            entities = ids_by_label(first)[ENTITY.label]
             supporting = columns.newest_mentions(entities, MAX_SUPPORTING) if entities else {}
 
             def ask(read: GraphRead) -> _Beside | None:
-                read_nodes = nodes(read, context.scope, shown, supporting)
+                read_nodes, edges = shown(read, context.scope, first, supporting)
                 if own_id not in read_nodes:
                     return None
-                edges = edges_between(read, context.scope, read_nodes)
                 if query.edge_types:
                     edges = [edge for edge in edges if edge.type in query.edge_types]
-                in_order = [read_nodes[each] for each in shown if each in read_nodes]
+                in_order = [read_nodes[each] for each in first if each in read_nodes]
                 return _Beside(in_order, edges, len(ids) > query.max_nodes)
 
             return context.read(graph.reader, ask)

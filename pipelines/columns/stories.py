@@ -69,15 +69,17 @@ class _Telling:
     def told(self) -> Stories:
         named = self._named()
         self._choose(named)
-        at, ids = self._events.table.whole("occurred_ms").item, self._events.ids
+        events, firsts = self._events, self._story_of.values()
         # a story by the event that it was told for
-        numbered = sorted(
-            (at(first), ids[first], at(row), ids[row], row) for row, first in self._story_of.items()
-        )
-        rows = numpy.array([row for *_, row in numbered], dtype=numpy.int32)
-        firsts = [self._story_of[row] for *_, row in numbered]
-        places = {first: place for place, first in enumerate(dict.fromkeys(firsts))}
+        places = {row: place for place, row in enumerate(sorted(set(firsts), key=events.place))}
+        rows = numpy.array(list(self._story_of), dtype=numpy.int32)
         story = numpy.array([places[first] for first in firsts], dtype=numpy.int32)
+        keys = [events.table["occurred_ms"][rows], story]
+        order = numpy.lexsort(keys)
+        if numpy.logical_and.reduce([numpy.diff(key[order]) == 0 for key in keys]).any():
+            ids = numpy.array([events.ids[row] for row in rows.tolist()])
+            order = numpy.lexsort([ids, *keys])
+        rows, story = rows[order], story[order]
         return self._columns(rows, story, named)
 
     # -- whom a question means ---------------------------------------------------------------------

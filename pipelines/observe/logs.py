@@ -44,6 +44,8 @@ _SECRET_TEXT = (
         rf"\1{REDACTED}",
     ),
 )
+# Without one of these nothing of the above is found, and most names and values have none.
+_MAY_TELL = re.compile(r"[:=\s]")
 # Shorter values would cut ordinary words out of every line.
 _SHORTEST_SECRET = 4
 
@@ -74,6 +76,8 @@ class Redactor:
         """`text` with what looks like a secret replaced."""
         if self._known is not None:
             text = self._known.sub(REDACTED, text)
+        if _MAY_TELL.search(text) is None:
+            return text
         for pattern, replacement in _SECRET_TEXT:
             text = pattern.sub(replacement, text)
         return text

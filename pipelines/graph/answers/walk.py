@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import islice
 from typing import Any, Final
 
@@ -19,17 +20,8 @@ from projections.schema import (
     RELATES_TO,
     SAME_AS,
     SUMMARY,
+    NodeRow,
 )
-
-
-def _nodes(seen: Seen) -> list[Row]:
-    rows = [
-        [row.label, seen.entity_node(node) if row is ENTITY else columns(row, node)]
-        for row in RETRIEVED
-        for node in seen.visible_nodes(row, seen.given[f"{row.label.lower()}_ids"])
-    ]
-    return [{"rows": rows}]
-
 
 _SHOWN: Final[Mapping[str, Callable[[Seen, FoundEdge], bool]]] = {
     RELATES_TO.type: lambda seen, edge: seen.fact_holds(edge) and seen.fact_visible(edge),
@@ -41,18 +33,29 @@ def _is_shown(seen: Seen, edge: FoundEdge, type_: str) -> bool:
     return type_ not in _SHOWN or _SHOWN[type_](seen, edge)
 
 
-def _edges_between(seen: Seen) -> list[Row]:
-    among = seen.given["among"]
-    rows = []
-    for row in EDGES.values():
-        ids = seen.given.get(f"{row.source.lower()}_ids", ())  # of no label that answers hold
-        for label in filter(None, (row.target, row.other_target)):
-            for edge in seen.edges(row, ids, label=label):
-                target = wire_id(label, edge.target[1])
-                if target in among and _is_shown(seen, edge, row.type):
-                    source = wire_id(row.source, edge.source[1])
-                    rows.append([row.type, source, target, properties(edge)])
-    return [{"rows": sorted(rows, key=lambda row: row[:3])}]
+def _nodes(seen: Seen, *, with_edges: bool) -> list[Row]:
+    rows = [
+        [
+            row.label,
+            seen.entity_node(node) if row is ENTITY else columns(row, node),
+            _edges_to_shown(seen, row, node.key[1]) if with_edges else [],
+        ]
+        for row in RETRIEVED
+        for node in seen.visible_nodes(row, seen.given[f"{row.label.lower()}_ids"])
+    ]
+    return [{"rows": rows}]
+
+
+def _edges_to_shown(seen: Seen, source: NodeRow, own_id: str) -> list[Any]:
+    return [
+        [row.type, target, properties(edge)]
+        for row in EDGES.values()
+        if row.source == source.label
+        for label in filter(None, (row.target, row.other_target))
+        for edge in seen.edges(row, [own_id], label=label)
+        if (target := wire_id(label, edge.target[1])) in seen.given["among"]
+        and _is_shown(seen, edge, row.type)
+    ]
 
 
 def _story(seen: Seen) -> list[Row]:
@@ -131,8 +134,8 @@ def _alike(seen: Seen) -> list[Row]:
 
 
 ANSWERS: Final[Mapping[str, Answer]] = {
-    asked.NODES_OF: _nodes,
-    asked.EDGES_BETWEEN: _edges_between,
+    asked.NODES_OF: partial(_nodes, with_edges=False),
+    asked.SHOWN_OF: partial(_nodes, with_edges=True),
     asked.STORY: _story,
     asked.CAUSES: _causes,
     asked.LINKED_CAUSES: _linked_causes,

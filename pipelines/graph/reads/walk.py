@@ -41,7 +41,6 @@ from projections.schema import (
     RELATES_TO,
     SAME_AS,
     SUMMARY,
-    EdgeRow,
     NodeRow,
 )
 
@@ -51,63 +50,65 @@ EDGE_VISIBLE: Final = {
 }
 
 
-def _nodes_text(row: NodeRow) -> str:
+def _edges_text(source: NodeRow) -> str:
+    """The edges from a node to others that an answer shows, each with the wire id of its target.
+
+    The other end is looked up in a map, which no index answers: were it sought by its key, each
+    node of one end would be tried with each of the other.
+    """
+    rows = [row for row in EDGES.values() if row.source == source.label]
+    if not rows:
+        return "[]"
+    ends = (end for row in rows for end in (row.target, row.other_target) if end)
+    targets = [NODES[label] for label in dict.fromkeys(ends)]
+    ids = " ".join(
+        f"WHEN b:{row.label} THEN '{PREFIXES.get(row.label, '')}' + b.{row.key[1]}"
+        for row in targets
+    )
+    tests = "".join(
+        f" AND CASE WHEN type(r) = '{row.type}' THEN {EDGE_VISIBLE[row.type]} ELSE true END"
+        for row in rows
+        if row.type in EDGE_VISIBLE
+    )
+    return (
+        f"COLLECT {{ MATCH (n)-[r:{'|'.join(row.type for row in rows)}]->(b) "
+        f"WHERE b.tenant = $tenant WITH r, CASE {ids} END AS target "
+        f"WHERE $among[target]{tests} RETURN [type(r), target, properties(r)] }}"
+    )
+
+
+def _nodes_text(row: NodeRow, *, with_edges: bool) -> str:
     columns = ENTITY_NODE if row is ENTITY else node_columns("n", row)
     return f"""
   UNWIND ${row.label.lower()}_ids AS id
   MATCH (n:{row.label} {{tenant: $tenant, {row.key[1]}: id}})
   WHERE {visible(row, "n")}
-  RETURN '{row.label}' AS label, {columns} AS node"""
+  RETURN '{row.label}' AS label, {columns} AS node,
+         {_edges_text(row) if with_edges else "[]"} AS edges"""
 
 
-NODES_OF: Final = (
-    "CALL () {" + "\n  UNION ALL".join(map(_nodes_text, RETRIEVED)) + "\n}\n"
-    "RETURN collect([label, node]) AS rows"
-)
-"""Nodes of all kinds with what a reader may see of them."""
+def _shown_text(*, with_edges: bool) -> str:
+    """Nodes of all kinds with what a reader may see of them; each is looked up once."""
+    of_each = (_nodes_text(row, with_edges=with_edges) for row in RETRIEVED)
+    united = "\n  UNION ALL".join(of_each)
+    return f"CALL () {{{united}\n}}\nRETURN collect([label, node, edges]) AS rows"
 
 
-def _ends() -> Iterable[tuple[tuple[EdgeRow, ...], NodeRow, NodeRow]]:
-    """Edge types by the labels of their ends, both of which answers may hold."""
-    labels = {row.label for row in RETRIEVED}
-    pairs: dict[tuple[str, str], list[EdgeRow]] = {}
-    for row in EDGES.values():
-        targets = labels.intersection(filter(None, (row.target, row.other_target)))
-        for target in sorted(targets if row.source in labels else ()):
-            pairs.setdefault((row.source, target), []).append(row)
-    for (source, target), rows in pairs.items():
-        yield tuple(rows), NODES[source], NODES[target]
+NODES_OF: Final = _shown_text(with_edges=False)
+SHOWN_OF: Final = _shown_text(with_edges=True)
+"""Nodes, and the edges between them."""
 
 
-def _between_text(rows: Sequence[EdgeRow], source: NodeRow, target: NodeRow) -> str:
-    """Edges from one label to another, followed from their source.
+class Shown(NamedTuple):
+    """What an answer shows of the graph.
 
-    The other end is looked up in a map, which no index answers: were it sought by its key, each
-    node of one end would be tried with each of the other.
+    Attributes:
+        nodes: that are in the graph and in scope, by wire id.
+        edges: of every type both of whose ends are among them, sorted.
     """
-    types = "|".join(row.type for row in rows)
-    tests = [
-        f"CASE WHEN type(r) = '{row.type}' THEN {EDGE_VISIBLE[row.type]} ELSE true END"
-        for row in rows
-        if row.type in EDGE_VISIBLE
-    ]
-    where = "".join(f" AND {test}" for test in tests)
-    a, b = source.key[1], target.key[1]
-    return f"""
-  UNWIND ${source.label.lower()}_ids AS id
-  MATCH (a:{source.label} {{tenant: $tenant, {a}: id}})
-  MATCH (a)-[r:{types}]->(b)
-  WHERE b:{target.label} AND b.tenant = $tenant
-    AND $among['{PREFIXES.get(target.label, "")}' + b.{b}]{where}
-  RETURN type(r) AS type, '{PREFIXES.get(source.label, "")}' + id AS source,
-         '{PREFIXES.get(target.label, "")}' + b.{b} AS target, properties(r) AS properties"""
 
-
-EDGES_BETWEEN: Final = (
-    "CALL () {" + "\n  UNION ALL".join(_between_text(*end) for end in _ends()) + "\n}\n"
-    "WITH type, source, target, properties ORDER BY type, source, target\n"
-    "RETURN collect([type, source, target, properties]) AS rows"
-)
+    nodes: dict[str, GraphNode]
+    edges: list[GraphEdge]
 
 
 def nodes(
@@ -125,34 +126,53 @@ def nodes(
         supporting: of entities, by own id: the newest events that mention them. Whoever only asks
             which nodes there are has none.
     """
-    nodes = {}
     asked_for = ids_by_parameter(node_ids)
-    for label, row in collected(graph, scope, NODES_OF, supporting=supporting, **asked_for):
+    rows = collected(graph, scope, NODES_OF, supporting=supporting, **asked_for)
+    return {node.node_id: node for node in (_node(scope, *row[:2]) for row in rows)}
+
+
+def shown(
+    graph: GraphRead,
+    scope: Scope,
+    node_ids: Iterable[str],
+    supporting: Mapping[str, Sequence[str]],
+) -> Shown:
+    """The nodes, and the edges between them.
+
+    Of a session's order those that stood there before events came that are not seen.
+
+    Args:
+        graph: the transaction.
+        scope: who looks.
+        node_ids: wire ids.
+        supporting: see `nodes`.
+    """
+    ids = list(node_ids)
+    asked_for = {"among": dict.fromkeys(ids, True), **ids_by_parameter(ids)}
+    rows = collected(graph, scope, SHOWN_OF, supporting=supporting, **asked_for)
+    seen = {node.node_id: node for node in (_node(scope, *row[:2]) for row in rows)}
+    edges = [
+        GraphEdge(type_, source, target, plain_properties(properties))
+        for source, (*_, of_node) in zip(seen, rows, strict=True)
+        for type_, target, properties in of_node
+        if target in seen
+    ]
+    if scope.until is not None:
+        edges += followed_then(graph, scope, ids_by_label(seen)[EVENT.label])
+    return Shown(seen, sorted(edges, key=lambda edge: (edge.type, edge.source, edge.target)))
+
+
+def _node(scope: Scope, label: str, row: Mapping[str, Any]) -> GraphNode:
+    if label == ENTITY.label:
+        properties = seen_entity(row, scope)
+    else:
         properties = {name: value for name, value in row.items() if value is not None}
-        if label == ENTITY.label:
-            properties = seen_entity(row, scope)
-        node_id = wire_id(label, properties.pop(NODES[label].key[1]))
-        nodes[node_id] = GraphNode(label, node_id, properties)
-    return nodes
+    return GraphNode(label, wire_id(label, properties.pop(NODES[label].key[1])), properties)
 
 
 def edges_between(graph: GraphRead, scope: Scope, node_ids: Iterable[str]) -> list[GraphEdge]:
-    """Edges of every type both of whose ends are among the nodes, sorted.
-
-    Of a session's order those that stood there before events came that are not seen.
-    """
-    ids = list(node_ids)
-    among = dict.fromkeys(ids, True)
-    rows = collected(graph, scope, EDGES_BETWEEN, among=among, **ids_by_parameter(ids))
-    edges = [
-        GraphEdge(type_, source, target, plain_properties(properties))
-        for type_, source, target, properties in rows
-    ]
-    if scope.until is None:
-        return edges
-    events = ids_by_label(ids)[EVENT.label]
-    edges += followed_then(graph, scope, events)
-    return sorted(edges, key=lambda edge: (edge.type, edge.source, edge.target))
+    """The edges alone; see `shown`."""
+    return shown(graph, scope, node_ids, {}).edges
 
 
 ALIKE_REASON: Final = "similar_failure"
