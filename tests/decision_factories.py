@@ -142,6 +142,7 @@ def derived(
     name: str = "",
     gone: Sequence[str] = (),
     proofs: Sequence[str] = (),
+    sessions: Sequence[str] = ("session-1", "session-2"),
 ) -> Event:
     """The decision of what is derived of a user: one trait of each kind, by id."""
     kinds: tuple[TraitKind, ...] = ("pattern", "skill", "interest")
@@ -156,6 +157,7 @@ def derived(
             last_seen_ms=START_MS + number,
             holds_until_ms=START_MS + 1_000 * number,
             event_ids=tuple(proofs) or (event_id(1), event_id(2)),
+            summary_ids=tuple(map(session_summary_id, sessions)),
         )
         for own_id in traits
     )
