@@ -111,6 +111,8 @@ class NodeRow:
     """The properties that a full-text index covers, within the tenant."""
     analyzer: str = ""
     """How the full-text index takes text apart, by its name in Neo4j."""
+    is_searched: bool = True
+    """Whether those two indexes are asked by Recollect; else a setting makes them, for people."""
 
     def owned(self, stage: str) -> tuple[Property, ...]:
         """The properties that a stage writes: exactly those that its operations carry."""
@@ -253,6 +255,7 @@ EVENT: Final = NodeRow(
     vector="embedding",
     fulltext=("text",),
     analyzer="english",
+    is_searched=False,  # columns are
 )
 ENTITY: Final = NodeRow(
     label="Entity",
@@ -834,15 +837,18 @@ def schema_statements() -> dict[str, str]:
 
 
 def index_definitions() -> dict[str, tuple[str, tuple[str, ...]]]:
-    """Label and properties of every index, by its name; those of constraints bear their names."""
+    """Label and properties of every index that there must be, by its name.
+
+    Those of constraints bear their names.
+    """
     indexes: dict[str, tuple[str, tuple[str, ...]]] = {}
     for row in (*NODES.values(), *FEED_NODES):
         indexes[f"{row.label.lower()}_key"] = row.label, row.key
         for number, columns in enumerate(row.indexes):
             indexes[f"{row.label.lower()}_index_{number}"] = row.label, columns
-        if row.vector is not None:
+        if row.vector is not None and row.is_searched:
             indexes[vector_index(row)] = row.label, (row.vector,)
-        if row.fulltext:
+        if row.fulltext and row.is_searched:
             indexes[fulltext_index(row)] = row.label, (*row.fulltext, TENANT_TERM)
     return indexes
 
@@ -860,12 +866,13 @@ def vector_index(row: NodeRow) -> str:
     return f"{row.label.lower()}_vector"
 
 
-def vector_statements(*, filtered: bool) -> dict[str, str]:
+def vector_statements(*, filtered: bool, browsed: bool) -> dict[str, str]:
     """By name Cypher that creates each vector index.
 
     Args:
         filtered: the server can keep the tenant in the index and search within it (Neo4j 2026);
             else the search asks for more and filters what it gets (5.26).
+        browsed: people search there, so that also indexes are made which Recollect does not ask.
     """
     language, tenant = ("CYPHER 25 ", "WITH [n.tenant] ") if filtered else ("", "")
     return {
@@ -874,7 +881,7 @@ def vector_statements(*, filtered: bool) -> dict[str, str]:
         f"OPTIONS {{indexConfig: {{`vector.dimensions`: {VECTOR_DIMENSIONS}, "
         "`vector.similarity_function`: 'cosine'}}"
         for row in NODES.values()
-        if row.vector is not None
+        if row.vector is not None and (row.is_searched or browsed)
     }
 
 
@@ -883,15 +890,19 @@ def fulltext_index(row: NodeRow) -> str:
     return f"{row.label.lower()}_fulltext"
 
 
-def fulltext_statements() -> dict[str, str]:
-    """By name Cypher that creates each full-text index, which covers the tenant's term too."""
+def fulltext_statements(*, browsed: bool) -> dict[str, str]:
+    """By name Cypher that creates each full-text index, which covers the tenant's term too.
+
+    Args:
+        browsed: see `vector_statements`.
+    """
     return {
         fulltext_index(row): f"CREATE FULLTEXT INDEX {fulltext_index(row)} IF NOT EXISTS "
         f"FOR (n:{row.label}) "
         f"ON EACH [{', '.join(f'n.{name}' for name in (*row.fulltext, TENANT_TERM))}] "
         f"OPTIONS {{indexConfig: {{`fulltext.analyzer`: '{row.analyzer}'}}}}"
         for row in NODES.values()
-        if row.fulltext
+        if row.fulltext and (row.is_searched or browsed)
     }
 
 

@@ -12,7 +12,9 @@ from typing import Any, NamedTuple, TypeVar
 import redis
 from neo4j import Driver, GraphDatabase
 
+from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.local.servers import Neo4jServer, ValkeyServer
+from projections.schema import EVENT, fulltext_index, vector_index
 
 REDIS_URL = "TEST_REDIS_URL"
 NEO4J_URL = "TEST_NEO4J_URL"
@@ -92,3 +94,13 @@ def shared_driver(url: str) -> Driver:
     driver = GraphDatabase.driver(url, notifications_min_severity="OFF", liveness_check_timeout=0)
     atexit.register(driver.close)
     return driver
+
+
+@contextmanager
+def event_indexes(url: str) -> Iterator[None]:
+    """The indexes of events that people may ask are in a Neo4j, and gone afterwards."""
+    driver = shared_driver(url)
+    Neo4jGraph(driver, browsed=True).ensure_schema()
+    yield
+    for name in (vector_index(EVENT), fulltext_index(EVENT)):
+        driver.execute_query(f"DROP INDEX {name} IF EXISTS")

@@ -501,12 +501,19 @@ class Neo4jGraph(_Neo4jReads):
         driver: stays open when the graph is done with.
         database: name of the database.
         timeout_s: of one question, and of one transaction.
+        browsed: people search there, so that events have indexes which Recollect does not ask.
     """
 
     def __init__(
-        self, driver: neo4j.Driver, database: str = "neo4j", *, timeout_s: float = 60.0
+        self,
+        driver: neo4j.Driver,
+        database: str = "neo4j",
+        *,
+        timeout_s: float = 60.0,
+        browsed: bool = False,
     ) -> None:
         self.client = GraphClient(driver, database, timeout_s=timeout_s)
+        self._browsed = browsed
 
     def _ask(self, text: str, version: int | None = None, **parameters: Any) -> list[Any]:
         planned = planned_once(text, version=version)
@@ -524,8 +531,10 @@ class Neo4jGraph(_Neo4jReads):
         """
         statements = {
             **schema_statements(),
-            **vector_statements(filtered=self.client.searches_within_tenants()),
-            **fulltext_statements(),
+            **vector_statements(
+                filtered=self.client.searches_within_tenants(), browsed=self._browsed
+            ),
+            **fulltext_statements(browsed=self._browsed),
         }
         if self._missing(statements):
             self._create(statements)

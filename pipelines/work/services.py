@@ -172,7 +172,12 @@ class Services:
     def neo4j_graph(self, target: Target, *, timeout_s: float | None = None) -> Neo4jGraph:
         """The same, of a target that is known to be a Neo4j."""
         limit_s = self.settings.transaction_timeout_s if timeout_s is None else timeout_s
-        return Neo4jGraph(self.driver(target), target.database, timeout_s=limit_s)
+        return Neo4jGraph(
+            self.driver(target),
+            target.database,
+            timeout_s=limit_s,
+            browsed=self.settings.neo4j_event_search,
+        )
 
     def reader(self, target: Target) -> GraphReader:
         """What reads a target's graph."""

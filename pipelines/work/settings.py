@@ -90,6 +90,11 @@ class Settings(BaseSettings):
         default=None, description="password of Neo4j; none: no authentication"
     )
     neo4j_database: str = Field(default="neo4j", description="database of Neo4j")
+    neo4j_event_search: bool = Field(
+        default=False,
+        description="full-text and vector indexes of events in Neo4j, for people who search there; "
+        "Recollect searches its columns, and does without",
+    )
     target: str = Field(
         default="blue",
         pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$",

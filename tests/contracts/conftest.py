@@ -15,7 +15,8 @@ from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.graph.port import Graph
 from pipelines.graph.remote import remote_graph
 from pipelines.graph.served import GraphServer
-from tests.servers import shared_driver
+from pipelines.local.servers import Neo4jServer
+from tests.servers import event_indexes, shared_driver
 
 
 @pytest.fixture
@@ -30,6 +31,13 @@ def neo4j_graph(driver: neo4j.Driver) -> Neo4jGraph:
     made = Neo4jGraph(driver)
     made.ensure_schema()
     return made
+
+
+@pytest.fixture(scope="module")
+def event_search(neo4j: Neo4jServer) -> Iterator[None]:
+    """The Neo4j has the indexes of events that people may ask, too."""
+    with event_indexes(neo4j.url):
+        yield
 
 
 @pytest.fixture

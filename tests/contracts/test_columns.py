@@ -258,7 +258,7 @@ class Both:
 
 
 @pytest.fixture(params=range(3))
-def both(neo4j_graph: Neo4jGraph, request: pytest.FixtureRequest) -> Both:
+def both(event_search: None, neo4j_graph: Neo4jGraph, request: pytest.FixtureRequest) -> Both:
     return Both(neo4j_graph, request.param)
 
 

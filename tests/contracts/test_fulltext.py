@@ -14,6 +14,7 @@ from pipelines.graph.cypher import merge_nodes_text, set_nodes_text
 from pipelines.graph.fulltext import escaped, found_text, lucene_query, words_of
 from pipelines.graph.neo4j import Neo4jGraph
 from projections.schema import ENTITY, EVENT, NodeRow, tenant_term, tenant_term_text
+from tests.servers import event_indexes
 
 # Split, stemmed or dropped by an analyzer, or the beginning of one another.
 TENANTS = [
@@ -35,8 +36,11 @@ STAGE = "enrichment"
 @pytest.fixture(scope="module")
 def driver(request: pytest.FixtureRequest) -> Iterator[neo4j.Driver]:
     url = request.getfixturevalue("neo4j").url
-    with neo4j.GraphDatabase.driver(url, notifications_min_severity="OFF") as driver:
-        writer = Neo4jGraph(driver)
+    with (
+        neo4j.GraphDatabase.driver(url, notifications_min_severity="OFF") as driver,
+        event_indexes(url),
+    ):
+        writer = Neo4jGraph(driver, browsed=True)
         writer.clear()
         writer.ensure_schema()
         for tenant in TENANTS:

@@ -128,7 +128,7 @@ def deployed(memory: Memory, processes: int = 1) -> Iterator[Deployment]:
         services(Path(name)) as (valkey, graph),
         neo4j.GraphDatabase.driver(graph.url, notifications_min_severity="OFF") as driver,
     ):
-        fill(Neo4jGraph(driver), memory)
+        fill(Neo4jGraph(driver, browsed=True), memory)
         os.environ.update(
             RECOLLECT_DATA_DIR=name,
             RECOLLECT_MODEL_PROCESS_DIR=sockets,
