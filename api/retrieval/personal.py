@@ -52,8 +52,6 @@ _SAYING: Final[Mapping[str, str]] = {
     "skill": "carries through",
     "interest": "speaks of",
 }
-
-
 _PRACTISED: Final = ("pattern", "skill")
 
 

@@ -72,7 +72,7 @@ class Persons(NamedTuple):
         scope: who looks.
         seeds: entities that the question names, the best first.
         weights: of edge types, by intent.
-        threshold: of the confidence from which on something is person.
+        threshold: the confidence from which on something is known.
     """
 
     reads: ColumnReads

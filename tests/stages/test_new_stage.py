@@ -16,7 +16,7 @@ from pipelines.work.folds import Placed, StageFold
 from pipelines.work.services import Services
 from pipelines.work.stages import PROJECTION, STAGES, Stage
 from projections.operations import MergeEdge, Operations
-from projections.schema import EDGES, Certainty, EdgeRow, Kind, Property, View
+from projections.schema import EDGES, INTENTS, Certainty, EdgeRow, Kind, Property, View
 from tests.factories import event
 from tests.memory_stack import MemoryStack
 
@@ -29,7 +29,7 @@ REPEATS = EdgeRow(
     certainty=Certainty.FOLDED,
     view=View.CAUSAL,
     prov="(none)",
-    weights={"why": 1.0, "when": 1.0, "what": 1.0, "related": 1.0, "general": 1.0},
+    weights=dict.fromkeys(INTENTS, 1.0),
     meaning="the same tool as its cause",
 )
 

@@ -24,7 +24,7 @@ from pipelines.operations.export.selection import ExportReport, Format, Selectio
 from projections.errors import InvalidInput, LedgerUnavailable, OperationFailed
 from projections.events import encode_event
 from projections.identity import START, Position
-from projections.schema import EDGES, SIMILAR_TO, SUMMARY
+from projections.schema import ABSTRACTED_FROM, EDGES, SIMILAR_TO, SUMMARY
 from tests.factories import event
 from tests.fakes.ledger import FakeLedger
 from tests.ledger_copies import exported, silent
@@ -314,7 +314,8 @@ def test_prov_json_is_one_document_of_named_things(world: World, tmp_path: Path)
     }
     assert named <= things
     counts = counted(world)
-    assert len(statements["wasDerivedFrom"]) == counts[SIMILAR_TO.type]
+    derived = counts[SIMILAR_TO.type] + counts[ABSTRACTED_FROM.type]
+    assert len(statements["wasDerivedFrom"]) == derived
     mapped = sum(counts[name] for name, row in RELATIONS.items() if row and name in counts)
     generated = len(statements["wasGeneratedBy"]) + len(statements["wasAssociatedWith"])
     assert sum(map(len, statements.values())) - generated == mapped
