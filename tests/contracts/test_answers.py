@@ -144,6 +144,9 @@ QUESTIONS: Mapping[str, Asked] = {
         lambda graph, scope, world: nodes(graph, scope, world.node_ids, supporting(world))
     ),
     "edges": Asked(lambda graph, scope, world: edges_between(graph, scope, world.node_ids), False),
+    "edges of nodes that are named twice": Asked(
+        lambda graph, scope, world: edges_between(graph, scope, 2 * list(world.node_ids)), False
+    ),
     "story": each(CauseReads, "story", sessions, 0, NOW_MS, 15),
     "causes": on(CauseReads, "causes", events, 500)._replace(ordered=False),
     "linked causes": on(CauseReads, "linked_causes", events, 500, "rule"),

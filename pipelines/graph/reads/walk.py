@@ -147,8 +147,8 @@ def shown(
         node_ids: wire ids.
         supporting: see `nodes`.
     """
-    ids = list(node_ids)
-    asked_for = {"among": dict.fromkeys(ids, True), **ids_by_parameter(ids)}
+    among = dict.fromkeys(node_ids, True)
+    asked_for = {"among": among, **ids_by_parameter(among)}
     rows = collected(graph, scope, SHOWN_OF, supporting=supporting, **asked_for)
     seen = {node.node_id: node for node in (_node(scope, *row[:2]) for row in rows)}
     edges = [
