@@ -23,9 +23,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import simsimd
 from numpy.typing import NDArray
 
+from enrichment import vectors
 from projections.operations import MergeEdge, Operation, RemoveEdge
 from projections.schema import SIMILAR_TO
 
@@ -104,7 +104,7 @@ class EmbeddedEvents:
         self._ids.append(event.event_id)
         self._rows[event.event_id] = row
         self._numbers[row] = np.frombuffer(event.numbers, np.int8)
-        self._squares[row] = _square(event.numbers)
+        self._squares[row] = vectors.squares_of(self._numbers[row : row + 1])[0]
         self._at[row] = event.at_ms
         self._user[row] = self._users.setdefault(event.user_id, len(self._users))
         if len(self._names) < len(self._users):
@@ -254,11 +254,8 @@ class EmbeddedEvents:
         numbers = np.frombuffer(event.numbers, np.int8)
         if first >= size or len(numbers) != self._numbers.shape[1]:
             return np.zeros(max(0, size - first))
-        table = self._numbers[first:size]
-        # sums of whole numbers below 2^24: exact, whatever their order
-        products = np.asarray(simsimd.cdist(table, numbers[None, :], metric="dot")).ravel()
-        norms = np.sqrt(self._squares[first:size] * _square(event.numbers))
-        cosines: Array = np.divide(products, norms, out=np.zeros(size - first), where=norms > 0)
+        table, squares = self._numbers[first:size], self._squares[first:size]
+        cosines: Array = vectors.cosines(table, numbers[None, :], squares).ravel()
         cosines[[row - first for row in without if row >= first]] = 0.0
         return cosines
 
@@ -293,12 +290,6 @@ class _Remembered(NamedTuple):
     event: Embedded
     size: int
     near: list[Near]
-
-
-def _square(numbers: bytes) -> float:
-    """Square of the length, a whole number."""
-    levels = np.frombuffer(numbers, np.int8).astype(np.int64)
-    return float((levels * levels).sum())
 
 
 def similar_edges(

@@ -13,12 +13,15 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
+import simsimd
 from numpy.typing import NDArray
 
 MOST: Final = 127
 """The largest component, by magnitude."""
 _SCALE_BYTES: Final = 4
 
+WholeNumbers = NDArray[np.int8] | NDArray[np.float32]
+"""One row for each vector, of whole numbers from -127 to 127."""
 Levels = NDArray[np.float32]
 """One row for each vector, of whole numbers from -127 to 127: float32 holds their products, and
 sums of 1,000 of these, exactly."""
@@ -75,21 +78,31 @@ def levels(vectors: Sequence[bytes]) -> Levels:
     return rows
 
 
-def cosines(rows: Levels, others: Levels) -> NDArray[np.float64]:
+def cosines(
+    rows: WholeNumbers, others: WholeNumbers, squares: NDArray[np.float64] | None = None
+) -> NDArray[np.float64]:
     """Cosine of each row with each of the others, -1 to 1; 0 with a vector of zeros.
 
     Exact up to the last division: the sums are of whole numbers below 2^24, whatever their order.
+
+    Args:
+        rows: of one dimension; those of signed bytes are not copied.
+        others: of the same.
+        squares: of the rows, as `squares_of` gives them; None: they are computed.
     """
-    products = (rows @ others.T).astype(np.float64)
-    norms = np.sqrt(np.outer(_squares(rows), _squares(others)))
+    table, questions = (np.ascontiguousarray(numbers, np.int8) for numbers in (rows, others))
+    products = np.asarray(simsimd.cdist(table, questions, metric="dot"), np.float64)
+    lengths = squares_of(table) if squares is None else squares
+    norms = np.sqrt(np.outer(lengths, squares_of(questions)))
     cosines: NDArray[np.float64] = np.divide(
         products, norms, out=np.zeros_like(products), where=norms > 0
     )
     return cosines
 
 
-def _squares(rows: Levels) -> NDArray[np.float64]:
-    squares: NDArray[np.float64] = (rows * rows).sum(axis=1).astype(np.float64)
+def squares_of(rows: WholeNumbers) -> NDArray[np.float64]:
+    """Square of the length of each row, a whole number."""
+    squares: NDArray[np.float64] = np.square(rows, dtype=np.float64).sum(axis=1)
     return squares
 
 
