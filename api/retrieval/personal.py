@@ -18,7 +18,7 @@ from api.retrieval.fact_words import WISHES
 from api.retrieval.narrative import one_line
 from api.retrieval.plan import Operator, Plan
 from api.retrieval.story_answer import READ_OFF, StoryAnswer
-from api.retrieval.story_features import features_of
+from api.retrieval.story_roles import roles_of
 from api.retrieval.story_terms import StoryTerms
 from consolidation.traits import THEN
 from enrichment.names import canonical_name
@@ -272,20 +272,19 @@ class Episode(NamedTuple):
 
 
 def episode_of(
-    stories: Stories, terms: StoryTerms, plan: Plan, *, person: Known, wanted: frozenset[str]
+    stories: Stories, terms: StoryTerms, *, person: Known, wanted: frozenset[str]
 ) -> Episode | None:
     """The newest of the episodes of a person that have most to do with a question and worked.
 
     Args:
         stories: that were found.
         terms: of the question.
-        plan: of it.
         person: whose episodes.
         wanted: stems of what is asked about.
     """
     if not stories.ids:
         return None
-    roles = features_of(stories, terms, plan, int(stories.occurred_ms.max()) + 1).roles
+    roles = roles_of(stories)
     theirs = _of_names(stories.users, stories.user, person)
     theirs |= _of_names(stories.agents, stories.agent, person)
     columns = [place for place, one in enumerate(terms.stems) if one in wanted]

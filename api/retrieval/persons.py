@@ -237,8 +237,8 @@ def _named(entity: EntityName, words: set[str]) -> int:
     best = 0
     for name in entity.names:
         parts = set(words_in(name.lower()))
-        is_whole = any(map(str.isdigit, name)) and not parts <= words
-        best = max(best, 0 if is_whole else len(parts & words))
+        lacks_part = any(map(str.isdigit, name)) and not parts <= words
+        best = max(best, 0 if lacks_part else len(parts & words))
     return best
 
 
@@ -260,13 +260,8 @@ def _topic(persons: Persons, question: PersonAsked, person: Known) -> Topic:
 def _once(persons: Persons, question: PersonAsked, person: Known, topic: Topic) -> Episode | None:
     """The newest episode that shows it and worked."""
     terms = story_terms(question.asking.query, question.plan)
-    return episode_of(
-        _stories(persons, question, terms, question.plan),
-        terms,
-        question.plan,
-        person=person,
-        wanted=topic.stems,
-    )
+    stories = _stories(persons, question, terms, question.plan)
+    return episode_of(stories, terms, person=person, wanted=topic.stems)
 
 
 def _told(graph: GraphRead, persons: Persons, episode: Episode) -> list[Line]:
