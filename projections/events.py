@@ -275,9 +275,7 @@ def _is_plain(value: Any, depth: int = _PLAIN_DEPTH) -> bool:
 
 def as_envelope(event: Event) -> dict[str, Any]:
     """The event as an envelope: field names and types of the wire, absent fields left out."""
-    fields = skeleton_fields(event)
-    fields.update(personal_fields(event))
-    return fields
+    return personal_fields(event, skeleton_fields(event))
 
 
 def skeleton_fields(event: Event) -> dict[str, Any]:
@@ -307,9 +305,8 @@ def skeleton_fields(event: Event) -> dict[str, Any]:
     return fields
 
 
-def personal_fields(event: Event) -> dict[str, Any]:
-    """The other fields of an envelope: what somebody gave, or is told by."""
-    fields: dict[str, Any] = {}
+def personal_fields(event: Event, fields: dict[str, Any]) -> dict[str, Any]:
+    """The given fields and the others of an envelope: what somebody gave, or is told by."""
     if event.user_id is not None:
         fields["user_id"] = event.user_id
     if event.consent_ref is not None:

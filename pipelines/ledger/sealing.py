@@ -144,7 +144,7 @@ def skeleton_of(event: Event) -> tuple[bytes, bytes]:
         ValueError: the payload breaks a rule of canonical JSON.
     """
     return encode_fields(skeleton_fields(event)), encode_fields(
-        personal_fields(event), event.payload
+        personal_fields(event, {}), event.payload
     )
 
 

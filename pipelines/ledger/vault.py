@@ -276,8 +276,7 @@ class Vault(Opener):
         Raises:
             KeysUnavailable: it is not at hand: no store, another one, or one that lost it.
         """
-        if time.monotonic() >= self._look_again_s:
-            self._refresh()
+        self._refresh()
         key = self._by_id.get(key_id)
         if key is not None:  # nearly always, and so without the lock
             return key
