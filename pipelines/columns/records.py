@@ -26,7 +26,6 @@ class Standings(NamedTuple):
         previous: place of the event before it in its session; -1: it is not among them.
         counts: how often it holds each stem that was asked for, a column a stem.
         stems: how many different ones it holds.
-        fulfilled: what it names was done for the same user, later; only where that is asked for.
         cosines: with the question's vector; NaN: not known.
     """
 
@@ -276,6 +275,7 @@ class Stories(NamedTuple):
         labels: whether the name of its session or of its agent holds each stem.
         marks: how many of the marks it holds.
         holds: whether it holds each identifier, a column an identifier.
+        fulfilled: what it names was done for the same user, later; only where that is asked for.
         cosines: with the question's vector; NaN: not known.
     """
 

@@ -217,6 +217,12 @@ class Reads(Protocol):
     ) -> dict[Key, list[tuple[FoundNode, float]]]:
         """Visible nodes of the same tenant whose vectors are nearest to each of these.
 
+        Args:
+            label: one that Recollect searches (`NodeRow.is_searched`): others need not be indexed.
+            vectors: by the key of a node.
+            k: at most so many of each.
+            properties: to return.
+
         Returns:
             By key at most `k` others with their plain cosine, the nearest first; never the node
             itself. The order is approximate where an index searches.

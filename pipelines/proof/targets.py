@@ -74,7 +74,7 @@ def difference_of(first: Graph, second: Graph, scope: Scope) -> TargetsDifferenc
     Args:
         first: of a target.
         second: of another target of the same ledger.
-        scope: whose tenant is compared; None: all.
+        scope: of which the tenant alone counts.
 
     Raises:
         GraphUnavailable: one of them is away.
