@@ -25,7 +25,7 @@ from pipelines.operations.load import plan as plan_load
 from pipelines.operations.rebuild import REDECIDABLE, NewTarget, rebuild_and_redecide
 from pipelines.operations.recover import recover as recover_ledger
 from pipelines.operations.traces import FEWEST_CHARACTERS, traces
-from pipelines.proof.verify import prove_columns
+from pipelines.proof.verify import prove_columns, verify_sample
 from pipelines.proof.verify import verify as prove
 from pipelines.work.stages import STAGES
 from projections.errors import ConfigurationError, UnknownTarget
@@ -305,6 +305,17 @@ def verify(
             "--fast", help="the projection alone, by sums; in little memory, and without models"
         ),
     ] = False,
+    sample: Annotated[
+        float | None,
+        typer.Option(
+            "--sample",
+            metavar="SHARE",
+            min=0.0,
+            max=1.0,
+            help="the projection of so many of the sessions, drawn at random, by sums: 0.01 is one "
+            "in a hundred",
+        ),
+    ] = None,
     subject: Annotated[
         str | None,
         typer.Option(
@@ -326,31 +337,38 @@ def verify(
     It is folded into memory, which grows with the graph; one tenant alone needs only what is its
     own. Every node, edge and property of all stages is compared, and the last line says how much
     that was. The digest is the same for the same events in another ledger. Vectors are judged by
-    what their texts say, and of the neighbours in a large graph one in a hundred may be missing.
-    Of the whole active graph, the columns in memory are then compared with it.
+    what their texts say. Of the whole active graph, the columns in memory are then compared with
+    it.
     """
     if words is not None and subject is None:
         raise typer.BadParameter("goes with --subject", param_hint="--words")
     if subject is not None:
-        if fast or stage or session or target or repair:
+        if fast or sample or stage or session or target or repair:
             raise typer.BadParameter("goes with --tenant and --words alone", param_hint="--subject")
         return find_traces(invocation, tenant or DEFAULT_TENANT, subject, words)
     row = None if stage is None else stage_named(stage, "--stage")
     if fast and (stage or session or tenant):
         raise typer.BadParameter("the fast look is about the whole graph", param_hint="--fast")
+    if sample is not None and not sample:
+        raise typer.BadParameter("above 0", param_hint="--sample")
+    if sample and (fast or stage or session or tenant or repair):
+        raise typer.BadParameter("goes with --target alone", param_hint="--sample")
     collect_rarely()
     with invocation.progress() as progress:
-        report = prove(
-            invocation.services,
-            target=target,
-            stage=None if row is None else row.name,
-            session=session,
-            tenant=tenant,
-            repair=repair,
-            fast=fast,
-            progress=progress,
-        )
-        if not (fast or stage or session or tenant):
+        if sample is not None:
+            report = verify_sample(invocation.services, sample, target=target, progress=progress)
+        else:
+            report = prove(
+                invocation.services,
+                target=target,
+                stage=None if row is None else row.name,
+                session=session,
+                tenant=tenant,
+                repair=repair,
+                fast=fast,
+                progress=progress,
+            )
+        if not (fast or sample or stage or session or tenant):
             with progress.waiting("comparing the columns"):
                 prove_columns(invocation.services, report, repair=repair)
     invocation.answer(report.as_dict(), lambda out: show_verified(out, report.as_dict()))

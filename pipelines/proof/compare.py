@@ -44,15 +44,15 @@ class Difference(NamedTuple):
 
     Attributes:
         kind: missing from the graph, extra in it, or different.
-        element: a node, the edges of a type between two nodes, the store's own schema, or what the
-            columns in memory hold of the graph.
+        element: a node, the edges of a type between two nodes, the store's own schema, what the
+            columns in memory hold of the graph, or something in a session.
         type: label or edge type; of the schema and of columns what kind of thing it is.
-        key: of the node; of edges source and target.
+        key: of the node; of edges source and target; of a session tenant and id.
         fields: property → (expected, found), for `different`.
     """
 
     kind: Literal["missing", "extra", "different"]
-    element: Literal["node", "edge", "schema", "column"]
+    element: Literal["node", "edge", "schema", "column", "session"]
     type: str
     key: tuple[Any, ...]
     fields: Mapping[str, Change] = MappingProxyType({})

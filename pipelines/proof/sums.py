@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -38,11 +39,30 @@ if TYPE_CHECKING:
     from pipelines.work.settings import Settings
 
 
+Group = int | SessionKey
+"""What is added up together: a bucket of sessions; of a sample, a session."""
 BUCKETS = 4_096
 CHILD_FROM_ENTRIES = 20_000
 """A child's start costs as much as reading some 20,000 entries."""
 _READING = "reading the ledger"
 _POLL_S = 0.2
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Sessions drawn at random, the same in every process.
+
+    Attributes:
+        share: of all sessions, above 0 up to 1.
+        salt: with another one others are drawn.
+    """
+
+    share: float
+    salt: int
+
+    def has(self, session: SessionKey) -> bool:
+        """Whether a session is drawn."""
+        return _checksum(session, self.salt) < self.share * (1 << 32)
 
 
 @dataclass(frozen=True)
@@ -54,12 +74,20 @@ class Task:
         entries: how many those are.
         dead: by partition the numbers of entries that dead letters stand for.
         tombstones: keys of forgotten events.
+        draw: the sessions that are added up, each by itself; None: all, in buckets.
     """
 
     until: Mapping[int, Position]
     entries: int
     dead: Mapping[int, Set[int]]
     tombstones: Set[tuple[str, str]]
+    draw: Draw | None = None
+
+    def group(self, session: SessionKey) -> Group | None:
+        """What a session's numbers are added to; None: it is not drawn."""
+        if self.draw is None:
+            return _checksum(session, 0) % BUCKETS
+        return session if self.draw.has(session) else None
 
 
 @dataclass
@@ -67,22 +95,25 @@ class LedgerSums:
     """What the ledger supports.
 
     Attributes:
-        numbers: sum by bucket.
-        events: how many, without system events.
+        numbers: sums.
+        events: how many were added up, or are forgotten; without system events.
         unreadable: partition and seq of entries that are no events.
     """
 
-    numbers: list[int] = field(default_factory=lambda: [0] * BUCKETS)
+    numbers: Counter[Group] = field(default_factory=Counter)
     events: int = 0
     system_events: int = 0
     unreadable: list[tuple[int, int]] = field(default_factory=list)
 
+    def sessions(self) -> list[SessionKey]:
+        """Those that were drawn, in order."""
+        return sorted(group for group in self.numbers if not isinstance(group, int))
 
-def bucket_of(session: SessionKey) -> int:
-    """Where a session's numbers are added up, the same in every process."""
+
+def _checksum(session: SessionKey, salt: int) -> int:
     # Text of whatever stands there: a graph that was tampered with holds any type.
     tenant, session_id = session
-    return crc32(f"{tenant}\x1f{session_id}".encode("utf-8", "replace")) % BUCKETS
+    return crc32(f"{tenant}\x1f{session_id}".encode("utf-8", "replace"), salt)
 
 
 def add_up(ledger: Ledger, task: Task, progress: Progress) -> LedgerSums:
@@ -105,6 +136,9 @@ def add_up(ledger: Ledger, task: Task, progress: Progress) -> LedgerSums:
                 if is_system_event(event.event_type):
                     sums.system_events += 1
                     continue
+                group = task.group((event.tenant, event.session_id))
+                if group is None:
+                    continue
                 sums.events += 1
                 if event.key in tombstones:
                     continue
@@ -116,7 +150,7 @@ def add_up(ledger: Ledger, task: Task, progress: Progress) -> LedgerSums:
                     number += edge_number(
                         cause.type, cause.source, cause.target, stage_values(cause)
                     )
-                numbers[bucket_of((event.tenant, event.session_id))] += number
+                numbers[group] += number
             done += len(entries)
             progress(done, task.entries, _READING)
     return sums

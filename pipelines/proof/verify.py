@@ -1,52 +1,33 @@
 """Verify: prove that a target's graph, and the columns in memory, are what its ledger says.
 
 What was found is kept for `status` and metrics.
-
-The fast look adds up numbers of the ledger's events and of the graph's, and compares the sums. It
-is about Stage 1 alone, believes the graph's tombstones and dead letters, and needs no model and
-no memory that grows. Sessions fall into buckets; both sides add up a number for every node and
-cause, and the chains are checked against the graph's own nodes, which the numbers prove equal to
-the ledger's. Where a number is another, the look says only that: what differs, if it was not a
-worker that went on meanwhile, is for the proof to find.
 """
 
 from __future__ import annotations
 
+import random
 import time
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Any, Final, Literal
+from collections.abc import Iterable
+from typing import Final, Literal
 
 from pipelines.columns.client import ColumnsClient
 from pipelines.columns.records import Differing
 from pipelines.graph.held import is_in_memory
-from pipelines.graph.reads.chains import ChainEvent, ChainReader, event_edges
 from pipelines.ledger.registry import Target, verified
 from pipelines.proof.compare import Difference
 from pipelines.proof.expected import LedgerFold
+from pipelines.proof.fast import look
 from pipelines.proof.proof import prove
 from pipelines.proof.report import LISTED, ProofReport, Scope, StageFinding
-from pipelines.proof.sums import (
-    BUCKETS,
-    NAMES,
-    POSITION,
-    LedgerSide,
-    LedgerSums,
-    Task,
-    bucket_of,
-    digest_text,
-    edge_number,
-    element_digest,
-    placed,
-)
+from pipelines.proof.sums import Draw
 from pipelines.work.poison import PoisonPolicy
 from pipelines.work.services import Progress, Services, make_fold
 from pipelines.work.stages import PROJECTION, Stage, later_stages
-from projections.errors import GraphAhead
+from projections.errors import ConfigurationError, GraphAhead
 from projections.events import DEFAULT_TENANT
-from projections.identity import Position, SessionKey, partition_of
-from projections.operations import Checkpoint
-from projections.schema import EVENT, FOLLOWS
+
+_SAMPLE_LOOKS: Final = 3
+"""At a sample that differs, of which a worker may have changed something meanwhile."""
 
 
 def verify(
@@ -115,6 +96,46 @@ def verify(
     return report
 
 
+def verify_sample(
+    services: Services,
+    share: float,
+    *,
+    target: str | None = None,
+    progress: Progress | None = None,
+) -> ProofReport:
+    """Compare what Stage 1 has made of some sessions with the ledger, by sums.
+
+    Which ones is drawn anew each time. The ledger is read whole, in bounded memory, and the graph
+    is asked for these sessions alone, so one that no entry names is not found. A session that
+    differs is one difference; `verify` of it says what it is. The result is not kept.
+
+    Args:
+        services: ledger and targets.
+        share: of the sessions, above 0 up to 1.
+        target: name of the target, on Neo4j; None: the active one.
+        progress: called with done, total and what is being done.
+
+    Raises:
+        LedgerUnavailable, GraphUnavailable: a service is away.
+        FoldVersionMismatch: the graph was folded by other rules.
+        GraphAhead: the ledger lost what the graph was folded from.
+        ConfigurationError: the target is in memory, where all of it is verified.
+    """
+    begun = time.perf_counter()
+    chosen = services.target(target) if target else services.active()
+    if is_in_memory(chosen.uri):
+        raise ConfigurationError(reason="sample: a graph in memory is verified whole")
+    draw = Draw(share, random.getrandbits(32))
+    proving = _Proving(services, chosen, Scope(), may_lack=False, progress=progress)
+    report = proving.sampled(draw)
+    report.target = chosen.name
+    report.stages[PROJECTION.name].lag_entries = _lags(services, chosen, report.stages)[
+        PROJECTION.name
+    ]
+    report.duration_s = time.perf_counter() - begun
+    return report
+
+
 class _Proving:
     """A proof of one target, as it is asked for."""
 
@@ -166,11 +187,27 @@ class _Proving:
         """The fast look; None: its sums differ, or it is in memory, where all is fast."""
         if is_in_memory(self._target.uri):
             return None
+        self._refuse_other()
+        found = look(self._services, self._target, self._progress)
+        return None if found.differing else found.report()
+
+    def sampled(self, draw: Draw) -> ProofReport:
+        """A fast look at some sessions; what a worker changed meanwhile is looked at again."""
+        self._refuse_other()
+        found = look(self._services, self._target, self._progress, draw)
+        differing = found.differing
+        for _ in range(_SAMPLE_LOOKS - 1):
+            if not differing:
+                break
+            found = look(self._services, self._target, self._progress, draw)
+            differing &= found.differing
+        return found.report(differing)
+
+    def _refuse_other(self) -> None:
         rules = make_fold(PROJECTION, self._services, self._target)
         for checkpoint in self._graph.checkpoints(PROJECTION.name):
             rules.refuse_other(checkpoint)
         self._refuse_loss()
-        return look(self._services, self._target, self._progress or _silent)
 
     def _stages(self) -> list[Stage]:
         begun = {found.stage for found in self._graph.checkpoints()}
@@ -193,10 +230,6 @@ class _Proving:
             may_lack=self._may_lack,
             progress=self._progress,
         )
-
-
-def _silent(done: int, total: int | None, what: str) -> None:
-    """Nobody looks."""
 
 
 def _lags(services: Services, target: Target, stages: Iterable[str]) -> dict[str, int]:
@@ -268,166 +301,3 @@ def _difference(item: Differing) -> Difference:
         kind = "extra"
     key = (item.tenant, item.key) if item.key else (item.tenant,)
     return Difference(kind, "column", item.kind, key, fields=item.fields)
-
-
-_SESSION, _TIME = NAMES.index("session_id"), NAMES.index("occurred_at")
-_TYPES: Final = [row.type for row in event_edges()]
-_FOLLOWS: Final = _TYPES.index(FOLLOWS.type)
-_CAUSES: Final = [n for n in range(len(_TYPES)) if n != _FOLLOWS]
-_TOLD_EVERY: Final = 5_000
-
-
-def look(services: Services, target: Target, progress: Progress) -> ProofReport | None:
-    """Compare Stage 1 of a target by sums; None: something differs, or did while it looked.
-
-    Raises:
-        LedgerUnavailable, GraphUnavailable: a service is away.
-        FoldVersionMismatch: the graph was folded by other rules.
-    """
-    graph = services.neo4j_graph(target)
-    name, partitions = PROJECTION.name, services.ledger.partitions
-    checkpoints = {n: Checkpoint(name, n) for n in range(partitions)}
-    checkpoints |= {one.partition: one for one in graph.checkpoints(name)}
-    reader = ChainReader(services.driver(target), target.database)
-    letters = graph.dead_letters(name)
-    dead: dict[int, set[int]] = {}
-    for letter in letters:
-        dead.setdefault(letter["partition"], set()).add(letter["seq"])
-    task = Task(
-        {partition: one.position for partition, one in checkpoints.items()},
-        sum(one.seq for one in checkpoints.values()),
-        dead,
-        reader.tombstones(),
-    )
-    side = _GraphSide(reader, task, partitions, progress)
-    ledger = _add_up_both(services, task, side, progress)
-    if ledger.unreadable or side.is_broken or ledger.numbers != side.numbers:
-        return None
-    finding = StageFinding(entries=task.entries, digest=digest_text(side.digest))
-    finding.dead_letter_count = len(letters)
-    return ProofReport(
-        target=target.name,
-        stages={name: finding},
-        compared=side.counts,
-        events=ledger.events,
-        system_events=ledger.system_events,
-        dead_letters=letters,
-        dead_letter_count=len(letters),
-        notes=["a fast look: sums, of the first stage alone"],
-    )
-
-
-def _add_up_both(
-    services: Services, task: Task, graph: _GraphSide, progress: Progress
-) -> LedgerSums:
-    """Add up both sides, at once where a second process does one; returns the ledger's."""
-    with LedgerSide(services.ledger, task, progress, services.settings) as side:
-        if side.apart:
-            graph.add_up()
-        sums = side.sums()
-        if not side.apart:
-            graph.add_up()
-    return sums
-
-
-class _GraphSide:
-    """Walks each chain of a graph and adds up its numbers.
-
-    Events behind the checkpoints of the task are part of the chains that are checked, but not of
-    the numbers: a worker has just folded them.
-
-    Attributes:
-        numbers: sum by bucket.
-        digest: sum of the numbers without positions, FOLLOWS among them.
-        counts: nodes and edges by label and type.
-        is_broken: a chain is not what its nodes say.
-    """
-
-    def __init__(
-        self, reader: ChainReader, task: Task, partitions: int, progress: Progress
-    ) -> None:
-        self._reader = reader
-        self._task = task
-        self._partitions = partitions
-        self._progress = progress
-        self.numbers = [0] * BUCKETS
-        self.digest = 0
-        self.counts: Counter[str] = Counter()
-        self.is_broken = False
-
-    def add_up(self) -> None:
-        """Read the whole graph."""
-        session: SessionKey | None = None
-        bucket, until = 0, Position(0, 0)
-        last: ChainEvent | None = None
-        counted: ChainEvent | None = None
-        for done, event in enumerate(self._reader.events(), 1):
-            key, values = event.key, event.values
-            if session is None or key[0] != session[0] or values[_SESSION] != session[1]:
-                self._end_chain(last)
-                session, last, counted = (key[0], values[_SESSION]), None, None
-                bucket, until = bucket_of(session), self._until(session)
-            if last is not None and not _is_link(last, event):
-                self.is_broken = True
-            last = event
-            if done % _TOLD_EVERY == 0:
-                self._progress(done, self._task.entries, "reading the graph")
-            if not _is_behind(values[POSITION], until):
-                self._count(event, bucket, counted)
-                counted = event
-        self._end_chain(last)
-
-    def _count(self, event: ChainEvent, bucket: int, before: ChainEvent | None) -> None:
-        """Add an event, its causes, and how it follows the one before it."""
-        key, values = event.key, event.values
-        number = element_digest(EVENT.label, *key, *values[:POSITION])
-        here = placed(number, values[POSITION])
-        self.counts[EVENT.label] += 1
-        for n in _CAUSES:
-            for edge in event.edges[n]:
-                cause = edge_number(_TYPES[n], key, edge[:2], edge[2:])
-                number += cause
-                here += cause
-                self.counts[_TYPES[n]] += 1
-        self.numbers[bucket] += here
-        if before is not None:
-            number += element_digest(FOLLOWS.type, *before.key, *key, *_link(before, event))
-            self.counts[FOLLOWS.type] += 1
-        self.digest += number
-
-    def _end_chain(self, last: ChainEvent | None) -> None:
-        if last is not None and last.edges[_FOLLOWS]:
-            self.is_broken = True
-
-    def _until(self, session: SessionKey) -> Position:
-        if not all(isinstance(part, str) for part in session):
-            return Position(0, 0)
-        return self._task.until[partition_of(*session, self._partitions)]
-
-
-def _link(earlier: ChainEvent, later: ChainEvent) -> Sequence[Any]:
-    """What FOLLOWS says between two neighbours."""
-    try:
-        delta = later.values[_TIME] - earlier.values[_TIME]
-    except TypeError:
-        delta = None  # a time that is none: the node differs
-    return [later.values[_SESSION], delta]
-
-
-def _is_link(earlier: ChainEvent, later: ChainEvent) -> bool:
-    """Whether exactly the right FOLLOWS leads from one event to the next."""
-    edges = earlier.edges[_FOLLOWS]
-    return (
-        len(edges) == 1
-        and edges[0] == [*later.key, *_link(earlier, later)]
-        and type(edges[0][-1]) is int
-    )
-
-
-def _is_behind(position: Any, until: Position) -> bool:
-    """Whether a node was folded after this look read the checkpoints."""
-    try:
-        ms, _, seq = position.partition("-")  # a fifth of the time of Position.parse
-        return (int(ms), int(seq)) > until
-    except (ValueError, TypeError, AttributeError):
-        return False

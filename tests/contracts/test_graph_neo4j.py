@@ -159,6 +159,7 @@ BY_CHAIN = {
         EVENT.label, before=True, within=False, after=False, having=""
     ),
     "stream events": chains.STREAM_EVENTS,
+    "events of sessions": chains.EVENTS_OF,
     "page of a chain": questions.scan_text(
         EVENT.label, EVENT.indexes[0], _NAMED, depth=1, after=3, most=_NAMED[1:]
     ),

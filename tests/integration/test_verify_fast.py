@@ -6,15 +6,18 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
 import pytest
 
-from pipelines.graph.reads.chains import ChainReader
+from pipelines.graph.reads.chains import ChainEvent, ChainReader
 from pipelines.local import errand
-from pipelines.proof import sums
+from pipelines.proof import fast, sums
+from pipelines.proof import verify as verifying
 from pipelines.proof.sums import Task
+from pipelines.proof.verify import verify_sample
 from pipelines.work.settings import Settings
 from projections.identity import Position
 from projections.schema import CAUSED_BY, EVENT, FOLLOWS
@@ -88,6 +91,77 @@ def test_what_its_sums_doubt_is_proved(stack: Stack, change: str) -> None:
     assert not report.notes
     assert report.differences == stack.verify(stage="projection").differences
     assert stack.verify(fast=True, repair=True).ok
+
+
+def test_a_sample_reads_the_sessions_that_are_drawn_alone(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stack.append(*sessions(60, 3))
+    stack.fold()
+    read: list[tuple[str, str]] = []
+    events_of = ChainReader.events_of
+
+    def watched(reader: ChainReader, drawn: Sequence[tuple[str, str]]) -> Iterator[ChainEvent]:
+        read.extend(drawn)
+        return events_of(reader, drawn)
+
+    monkeypatch.setattr(ChainReader, "events_of", watched)
+    report = verify_sample(stack.services, 0.2)
+    assert report.ok
+    assert 0 < len(read) < 40
+    assert report.compared[EVENT.label] == report.events == 3 * len(read)
+    assert report.compared[FOLLOWS.type] == 2 * len(read)
+    assert report.stages["projection"].entries == 180
+    assert stack.services.reports.all() == []
+    sizes = {verify_sample(stack.services, 0.2).events for _ in range(20)}
+    assert len(sizes) > 1, "the same sessions each time"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "MATCH (e:Event {session_id: 'session-1'}) SET e.global_position = '1-1'",
+        "MATCH (e:Event {session_id: 'session-1'}) SET e.agent_id = 'x'",
+        "MATCH (e:Event {session_id: 'session-1'}) DETACH DELETE e",
+        "MATCH (:Event {session_id: 'session-1'})-[r:FOLLOWS]->() DELETE r",
+        "MATCH (e:Event {session_id: 'session-1'}) WITH e LIMIT 1 "
+        "MERGE (e)-[:CAUSED_BY {weight: 1.0}]->(e)",
+    ],
+)
+def test_a_sample_names_the_sessions_that_differ(stack: Stack, change: str) -> None:
+    projected(stack).cypher(change)
+    report = verify_sample(stack.services, 1.0)
+    assert [one.key for one in report.differences] == [("default", "session-1")]
+    assert not report.ok
+    assert not stack.verify(session="session-1").ok
+    assert stack.verify(session="session-2").ok
+
+
+def test_a_sample_of_a_graph_that_goes_on_says_nothing_wrong(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    projected(stack)
+    add_up = sums.LedgerSide.sums
+    looks = 0
+
+    def overtaken(side: Any) -> Any:
+        nonlocal looks
+        looks += 1
+        summed = add_up(side)
+        if looks == 1:  # it is taken out of the graph between the two sides, and put back
+            stack.cypher("MATCH (e:Event {session_id: 'session-1'}) SET e.agent_id = 'x'")
+        return summed
+
+    def after(*arguments: Any) -> Any:
+        found = look(*arguments)
+        stack.verify(repair=True)
+        return found
+
+    look = fast.look
+    monkeypatch.setattr(sums.LedgerSide, "sums", overtaken)
+    monkeypatch.setattr(verifying, "look", after)
+    assert verify_sample(stack.services, 1.0).ok
+    assert looks == 2
 
 
 def test_the_report_is_the_same_with_a_second_process(

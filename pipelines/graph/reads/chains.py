@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from pipelines.graph.client import GraphClient
 from pipelines.graph.cypher import own_edges
 from pipelines.graph.questions import comparable
+from projections.identity import SessionKey
 from projections.schema import EDGES, EVENT, FORGOTTEN, EdgeRow
 
 _KEY = len(EVENT.key)
@@ -50,6 +51,12 @@ STREAM_EVENTS = (
     f"RETURN {_event_columns()} ORDER BY {_CHAIN_ORDER}"
 )
 """Session by session in the order of the chain; the index delivers that order."""
+EVENTS_OF = (
+    f"UNWIND $sessions AS session MATCH (e:{EVENT.label} {{tenant: session[0], "
+    f"session_id: session[1]}}) WHERE e.occurred_at IS NOT NULL AND e.event_id IS NOT NULL "
+    f"RETURN {_event_columns()} ORDER BY {_CHAIN_ORDER}"
+)
+_SESSIONS_AT_ONCE = 100
 _STREAM_TOMBSTONES = (
     f"MATCH (f:{FORGOTTEN.label}) WHERE NOT coalesce(f.recalled, false) RETURN f.tenant, f.event_id"
 )
@@ -74,8 +81,17 @@ class ChainReader(GraphClient):
 
     def events(self) -> Iterator[ChainEvent]:
         """Every event, session by session in the chain's order, with bounded memory."""
+        return self._events(STREAM_EVENTS)
+
+    def events_of(self, sessions: Sequence[SessionKey]) -> Iterator[ChainEvent]:
+        """Likewise those of some sessions, in the order of these."""
+        for first in range(0, len(sessions), _SESSIONS_AT_ONCE):
+            some = [list(session) for session in sessions[first : first + _SESSIONS_AT_ONCE]]
+            yield from self._events(EVENTS_OF, sessions=some)
+
+    def _events(self, statement: str, **parameters: Any) -> Iterator[ChainEvent]:
         types = len(event_edges())
-        for record in self.stream(STREAM_EVENTS):
+        for record in self.stream(statement, **parameters):
             values, *edges = (
                 record  # a slice of a record is another record, at five times the price
             )
