@@ -46,7 +46,7 @@ _TYPES: Final = [row.type for row in event_edges()]
 _FOLLOWS: Final = _TYPES.index(FOLLOWS.type)
 _CAUSES: Final = [n for n in range(len(_TYPES)) if n != _FOLLOWS]
 _TOLD_EVERY: Final = 5_000
-_NOWHERE: Final = -1
+_NO_GROUP: Final = -1
 """The group of what belongs to no session that was asked for."""
 
 
@@ -71,7 +71,7 @@ class Looked:
         numbers, others = self.ledger.numbers, self.graph.numbers
         groups = {group for group in numbers | others if numbers[group] != others[group]}
         if self.ledger.unreadable:
-            groups.add(_NOWHERE)
+            groups.add(_NO_GROUP)
         return groups | self.graph.broken
 
     def report(self, differing: Set[Group] = frozenset()) -> ProofReport:
@@ -82,7 +82,8 @@ class Looked:
             for session in sorted(group for group in differing if not isinstance(group, int))
         ]
         digest = digest_text(self.graph.digest) if draw is None else ""
-        finding = StageFinding(self.task.entries, digest, len(differences), len(self.letters))
+        finding = StageFinding(self.task.entries, digest, difference_count=len(differences))
+        finding.dead_letter_count = len(self.letters)
         notes = ["a fast look: sums, of the first stage alone"]
         if draw is not None:
             sessions = len(self.ledger.numbers)
@@ -125,7 +126,7 @@ def look(
         sum(one.seq for one in checkpoints.values()),
         dead,
         reader.tombstones(),
-        draw,
+        draw=draw,
     )
     side = _GraphSide(reader, task, partitions, progress)
     ledger = _add_up_both(services, task, side, progress)
@@ -183,7 +184,7 @@ class _GraphSide:
         whole = self._task.draw is None
         events = self._reader.events() if whole else self._reader.events_of(drawn)
         session: SessionKey | None = None
-        group: Group = _NOWHERE
+        group: Group = _NO_GROUP
         until = Position(0, 0)
         last: ChainEvent | None = None
         counted: ChainEvent | None = None
@@ -192,8 +193,9 @@ class _GraphSide:
             if session is None or key[0] != session[0] or values[_SESSION] != session[1]:
                 self._end_chain(last, group)
                 session, last, counted = (key[0], values[_SESSION]), None, None
-                found = self._task.group(session)
-                group, until = _NOWHERE if found is None else found, self._until(session)
+                drawn_as = self._task.group(session)
+                group = _NO_GROUP if drawn_as is None else drawn_as
+                until = self._until(session)
             if last is not None and not _is_link(last, event):
                 self.broken.add(group)
             last = event

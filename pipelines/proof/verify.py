@@ -188,20 +188,20 @@ class _Proving:
         if is_in_memory(self._target.uri):
             return None
         self._refuse_other()
-        found = look(self._services, self._target, self._progress)
-        return None if found.differing else found.report()
+        looked = look(self._services, self._target, self._progress)
+        return None if looked.differing else looked.report()
 
     def sampled(self, draw: Draw) -> ProofReport:
         """A fast look at some sessions; what a worker changed meanwhile is looked at again."""
         self._refuse_other()
-        found = look(self._services, self._target, self._progress, draw)
-        differing = found.differing
+        looked = look(self._services, self._target, self._progress, draw)
+        differing = looked.differing
         for _ in range(_SAMPLE_LOOKS - 1):
             if not differing:
                 break
-            found = look(self._services, self._target, self._progress, draw)
-            differing &= found.differing
-        return found.report(differing)
+            looked = look(self._services, self._target, self._progress, draw)
+            differing &= looked.differing
+        return looked.report(differing)
 
     def _refuse_other(self) -> None:
         rules = make_fold(PROJECTION, self._services, self._target)

@@ -159,7 +159,6 @@ BY_CHAIN = {
         EVENT.label, before=True, within=False, after=False, having=""
     ),
     "stream events": chains.STREAM_EVENTS,
-    "events of sessions": chains.EVENTS_OF,
     "page of a chain": questions.scan_text(
         EVENT.label, EVENT.indexes[0], _NAMED, depth=1, after=3, most=_NAMED[1:]
     ),
@@ -183,7 +182,7 @@ BY_INDEX = {
     for index in (row.key, *row.indexes)
     for depth in {0, len(index) - 1}
     for down in (False, True)
-}
+} | {"events of sessions": chains.EVENTS_OF}
 BY_KEY: dict[str, str] = {
     "advance": cypher.ADVANCE,
     "lock": cypher.LOCK,

@@ -52,11 +52,13 @@ STREAM_EVENTS = (
 )
 """Session by session in the order of the chain; the index delivers that order."""
 EVENTS_OF = (
-    f"UNWIND $sessions AS session MATCH (e:{EVENT.label} {{tenant: session[0], "
-    f"session_id: session[1]}}) WHERE e.occurred_at IS NOT NULL AND e.event_id IS NOT NULL "
-    f"RETURN {_event_columns()} ORDER BY {_CHAIN_ORDER}"
+    "UNWIND $sessions AS session CALL (session) { "
+    f"MATCH (e:{EVENT.label}) USING INDEX e:{EVENT.label}({_CHAIN}) "
+    "WHERE e.tenant = session[0] AND e.session_id = session[1] "
+    "AND e.occurred_at IS NOT NULL AND e.event_id IS NOT NULL "
+    f"RETURN e ORDER BY {_CHAIN_ORDER} }} RETURN {_event_columns()}"
 )
-_SESSIONS_AT_ONCE = 100
+_CHAINS_AT_ONCE = 100
 _STREAM_TOMBSTONES = (
     f"MATCH (f:{FORGOTTEN.label}) WHERE NOT coalesce(f.recalled, false) RETURN f.tenant, f.event_id"
 )
@@ -85,8 +87,8 @@ class ChainReader(GraphClient):
 
     def events_of(self, sessions: Sequence[SessionKey]) -> Iterator[ChainEvent]:
         """Likewise those of some sessions, in the order of these."""
-        for first in range(0, len(sessions), _SESSIONS_AT_ONCE):
-            some = [list(session) for session in sessions[first : first + _SESSIONS_AT_ONCE]]
+        for first in range(0, len(sessions), _CHAINS_AT_ONCE):
+            some = [list(session) for session in sessions[first : first + _CHAINS_AT_ONCE]]
             yield from self._events(EVENTS_OF, sessions=some)
 
     def _events(self, statement: str, **parameters: Any) -> Iterator[ChainEvent]:
