@@ -1,8 +1,9 @@
 """`recollect backup` and `restore`: the ledger in another place, and back from it.
 
 A backup has the form of an archive: segments and manifests of each partition, `ledger.json`, and
-`backup.json`, which names the manifests of one moment. What is there already is not written again.
-An archive can be restored from as well; what was still in Redis is missing then.
+`backup.json`, which names the manifests of one moment and holds what is recorded of erasures: their
+receipts, and the backups that they do not reach. What is there already is not written again. An
+archive can be restored from as well; what was still in Redis is missing then.
 
 The graph is no part of it: it is folded again. Nor are the id index, the counters and the clock:
 they follow from the entries.
@@ -11,7 +12,7 @@ they follow from the entries.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -35,6 +36,8 @@ from projections.errors import ArchiveDamaged, ConfigurationError, OperationFail
 from projections.events import decode_event, timestamp_text
 
 BACKUP_FILE: Final = "backup.json"
+_RECEIPTS: Final = "receipts"
+_BACKUPS: Final = "backups"
 BACKING_UP: Final = "writing entries"
 RESTORING: Final = "reading entries"
 
@@ -98,6 +101,39 @@ def _note(services: Services, url: str, keep_days: float | None) -> None:
     call_patiently(lambda: redis.hset(services.ledger.keys.backups, url, told))
 
 
+def _receipts(services: Services) -> list[bytes]:
+    redis: Any = services.redis
+    rows: list[bytes] = call_patiently(lambda: redis.lrange(services.ledger.keys.receipts, 0, -1))
+    return rows
+
+
+def _told(files: ArchiveFiles) -> dict[str, Any]:
+    """What a backup says of itself; an archive says nothing."""
+    data = files.store.get(BACKUP_FILE)
+    return {} if data is None else dict(orjson.loads(data))
+
+
+def _bring_back_records(services: Services, told: Mapping[str, Any]) -> None:
+    """Put receipts and backups where they were; done twice it is the same."""
+    keys = LedgerKeys(services.settings.prefix)
+    receipts = [orjson.dumps(receipt) for receipt in told.get(_RECEIPTS, ())]
+    notes = {
+        str(row["url"]): orjson.dumps({name: row[name] for name in row if name != "url"})
+        for row in told.get(_BACKUPS, ())
+    }
+
+    def write() -> None:
+        pipeline: Any = services.redis.pipeline(transaction=True)
+        pipeline.delete(keys.receipts, keys.backups)
+        if receipts:
+            pipeline.rpush(keys.receipts, *receipts)
+        if notes:
+            pipeline.hset(keys.backups, mapping=notes)
+        pipeline.execute()
+
+    call_patiently(write)
+
+
 def backup(
     services: Services,
     url: str,
@@ -138,10 +174,15 @@ def backup(
             report.segments += 1
             progress(report.written, None, BACKING_UP)
         manifests.append(manifest)
-    told = {"at_ms": ledger.now_ms(), "manifests": [manifest.file for manifest in manifests]}
+    _note(services, files.store.url, keep_days)
+    told = {
+        "at_ms": ledger.now_ms(),
+        "manifests": [manifest.file for manifest in manifests],
+        _RECEIPTS: [orjson.loads(row) for row in _receipts(services)],
+        _BACKUPS: backups(services),
+    }
     files.put_fences(ledger.vault.fences.copied())
     files.store.put(BACKUP_FILE, orjson.dumps(told, option=orjson.OPT_INDENT_2))
-    _note(services, files.store.url, keep_days)
     for manifest in manifests:
         files.tidy(manifest)
     report.seconds = time.monotonic() - begun
@@ -201,6 +242,7 @@ def restore(
             progress(report.written, report.entries, RESTORING)
         if goal is not None and archived.rows:
             goal.store.put(f"{archived.partition}/{archived.file}", archived.packed())
+    _bring_back_records(services, _told(files))
     boundaries = [
         Boundary.of(manifest.first(0 if goal is None else len(manifest.rows) - 1))
         for manifest in manifests
@@ -238,8 +280,7 @@ def _identity(files: ArchiveFiles, settings: Settings) -> str:
 
 def _manifests(files: ArchiveFiles, identity: str, partitions: int) -> list[Manifest]:
     """Those of the last moment that a backup names; of an archive the longest."""
-    data = files.store.get(BACKUP_FILE)
-    names = None if data is None else orjson.loads(data)["manifests"]
+    names = _told(files).get("manifests")
     manifests = []
     for partition in range(partitions):
         start = Manifest(identity, partition)

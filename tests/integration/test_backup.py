@@ -18,10 +18,11 @@ from pipelines.ledger.refill import Refill
 from pipelines.ledger.sealing import Subject, erased_user
 from pipelines.models.loaded import Models
 from pipelines.operations.archive import archive
-from pipelines.operations.backup import backup, restore
+from pipelines.operations.backup import backup, backups, restore
 from pipelines.operations.consolidate import consolidate
 from pipelines.operations.erase import seal_tenant
 from pipelines.operations.rebuild import rebuild
+from pipelines.operations.receipts import receipts, sign_receipt, verified
 from pipelines.proof.verify import verify
 from pipelines.work.services import Services
 from projections.errors import (
@@ -234,3 +235,34 @@ def test_a_backup_of_before_an_erasure_gives_nobody_back(make: Make, tmp_path: P
     with pytest.raises(ArchiveDamaged, match="it has the fence of tenant shop, which is sealed"):
         restored(stack, str(folder), archive_url=None)
     assert redis.Redis.from_url(stack.services.settings.redis_url).keys("*") == []
+
+
+def signed(stack: ArchivedStack, user: str) -> None:
+    """The receipt of an erasure, as its last step signs it."""
+    key_id = begin_erasure(stack.ledger, "shop", Subject("user", user), reason="asked", by="x")
+    told = stack.ledger.vault.fences.read().erased[key_id]
+    done = {"finished_at": "", "entries": 1, "positions": [], "stores": {}, "mixed": []}
+    sign_receipt(stack.services, key_id, {**done, **told})
+
+
+def test_receipts_and_the_list_of_backups_come_back(make: Make, tmp_path: Path) -> None:
+    stack = make(master_key="5e" * 32, data_dir=tmp_path)
+    seal_tenant(stack.services, "shop")
+    stack.append(event(901, tenant="shop", user_id="ann"), event(902, tenant="shop", user_id="bob"))
+    backup(stack.services, str(tmp_path / "earlier"), keep_days=30)
+    signed(stack, "ann")
+    signed(stack, "bob")
+    before = receipts(stack.services)
+    assert [len(receipt["backups"]) for receipt in before] == [1, 1]
+    backup(stack.services, str(tmp_path / "backup"))
+    noted = backups(stack.services)
+    assert [row["url"].rpartition("/")[2] for row in noted] == ["backup", "earlier"]
+
+    back = restored(stack, str(tmp_path / "backup"), archive_url=None)
+
+    assert receipts(back.services) == before
+    assert backups(back.services) == noted
+    back.append(event(903, tenant="shop", user_id="carl"))
+    signed(back, "carl")
+    assert len(receipts(back.services)) == 3
+    assert verified(receipts(back.services)).problems == []
