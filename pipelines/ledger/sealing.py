@@ -175,7 +175,29 @@ def opened(data: bytes, keys: Opener | None, *, partition: int = -1, position: s
         KeysUnavailable: it is sealed, and its key is not at hand.
         UndecodableEntry: it is no event, or was sealed with another key than its id says.
     """
-    event = _unsealed(data, keys, partition=partition, position=position)
+    end = data.find(SEALED_MARK)
+    erased = None
+    if end >= 0:
+        if keys is None:
+            raise KeysUnavailable(reason="this process has no key store (keys_url, master_key)")
+        nonce = end + 1 + KEY_ID_BYTES
+        ciphertext = nonce + NONCE_BYTES
+        skeleton, key_id = data[:end], data[end + 1 : nonce]
+        key = keys.opening(key_id)
+        if key is None:
+            data, erased = skeleton, key_id
+        else:
+            try:
+                personal = key.cipher.decrypt(data[nonce:ciphertext], data[ciphertext:], skeleton)
+            except InvalidTag as error:
+                reason = "not sealed with the key that it names, or altered since"
+                raise UndecodableEntry(
+                    partition=partition, position=position, reason=reason
+                ) from error
+            data = b",".join((skeleton[:-1], personal[1:]))
+    event = decode_event(data, partition=partition, position=position)
+    if erased is not None:
+        event = _erased(event, erased)
     if not is_withheld(keys, event):
         return event
     bare = _applied_by_nobody(event)
@@ -187,26 +209,6 @@ def is_withheld(keys: Opener | None, event: Event) -> bool:
     if keys is None or (event.consent_ref is None and not is_system_event(event.event_type)):
         return False  # nothing that could be withheld
     return keys.withholds(event)
-
-
-def _unsealed(data: bytes, keys: Opener | None, *, partition: int, position: str) -> Event:
-    end = data.find(SEALED_MARK)
-    if end < 0:
-        return decode_event(data, partition=partition, position=position)
-    if keys is None:
-        raise KeysUnavailable(reason="this process has no key store (keys_url, master_key)")
-    nonce, ciphertext = end + 1 + KEY_ID_BYTES, end + 1 + KEY_ID_BYTES + NONCE_BYTES
-    key_id = data[end + 1 : nonce]
-    key = keys.opening(key_id)
-    if key is None:
-        return _erased(decode_event(data[:end], partition=partition, position=position), key_id)
-    try:
-        personal = key.cipher.decrypt(data[nonce:ciphertext], data[ciphertext:], data[:end])
-    except InvalidTag as error:
-        reason = "not sealed with the key that it names, or altered since"
-        raise UndecodableEntry(partition=partition, position=position, reason=reason) from error
-    whole = b",".join((data[: end - 1], personal[1:]))
-    return decode_event(whole, partition=partition, position=position)
 
 
 def _erased(event: Event, key_id: bytes) -> Event:

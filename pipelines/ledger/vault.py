@@ -276,7 +276,8 @@ class Vault(Opener):
         Raises:
             KeysUnavailable: it is not at hand: no store, another one, or one that lost it.
         """
-        self._refresh()
+        if time.monotonic() >= self._look_again_s:
+            self._refresh()
         key = self._by_id.get(key_id)
         if key is not None:  # nearly always, and so without the lock
             return key
@@ -349,7 +350,7 @@ class Vault(Opener):
     def _refresh(self) -> None:
         """Notice what other processes changed, at most so often as keys may be believed."""
         now_s = time.monotonic()
-        if now_s < self._look_again_s:
+        if now_s < self._look_again_s:  # asked for every entry, so callers may ask first
             return
         changes, version, gone = self.fences.changes(), None, self._gone
         if self.store is not None:
