@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final
 
@@ -48,7 +49,7 @@ from projections.errors import (
     LedgerUnavailable,
     RecollectError,
 )
-from projections.events import Event, encode_event, is_system_event
+from projections.events import Event, is_system_event
 
 _log = logs.get_logger(__name__)
 _LOGGED_AT_ONCE: Final = 100
@@ -270,8 +271,8 @@ def _counts(results: Sequence[BatchResult]) -> BatchCounts:
 
 def count_outcomes(outcomes: Sequence[Outcome]) -> None:
     """Count events that were offered, by what became of them."""
-    for outcome in outcomes:
-        metrics.INGEST_EVENTS.labels(outcome=_outcome_name(outcome)).inc()
+    for name, count in Counter(map(_outcome_name, outcomes)).items():
+        metrics.INGEST_EVENTS.labels(outcome=name).inc(count)
 
 
 def _outcome_name(outcome: Outcome) -> metrics.IngestOutcome:
@@ -288,8 +289,6 @@ def _outcome_name(outcome: Outcome) -> metrics.IngestOutcome:
 
 def record_appended(appended: Sequence[tuple[Event, Appended]]) -> None:
     """Log which request brought which event; workers log positions, so the two can be joined."""
-    new = [(event, place) for event, place in appended if not place.duplicate]
-    metrics.INGEST_BYTES.inc(sum(len(encode_event(event)) for event, _ in new))
     for start in range(0, len(appended), _LOGGED_AT_ONCE):
         _log.info(
             "events appended",

@@ -433,6 +433,7 @@ class Ledger:
             if number not in not_new:
                 seq += 1
                 outcomes[index] = Appended(Position(ms, seq), partition, False)
+                metrics.INGEST_BYTES.inc(len(chunk.data[number]))
                 continue
             status, first_partition, first_ms, first_seq = not_new[number]
             if status in (_DUPLICATE, _RESTORED):
@@ -750,6 +751,7 @@ class Ledger:
 def _place_new(chunk: _Chunk, reply: bytes, outcomes: list[Outcome | None]) -> None:
     """The outcomes of a chunk in which every event is new."""
     ms, before = _CLOCK.unpack(reply)
+    metrics.INGEST_BYTES.inc(sum(map(len, chunk.data)))
     for seq, (index, partition) in enumerate(chunk.places, before + 1):
         outcomes[index] = Appended(Position(ms, seq), partition, False)
 

@@ -375,7 +375,7 @@ INGEST_EVENTS = _counter(
     "Events offered, by outcome: {outcome}.",
     outcome=get_args(IngestOutcome),
 )
-INGEST_BYTES = _counter("ingest_bytes_total", "Bytes of accepted events, as canonical JSON.")
+INGEST_BYTES = _counter("ingest_bytes_total", "Bytes of new events, as they were sent to Redis.")
 OTLP_RECORDS = _counter(
     "otlp_records_total",
     "Spans and log records of OpenTelemetry that were answered, by outcome: {outcome} "
