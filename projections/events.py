@@ -419,6 +419,8 @@ def parse_event(raw: Any, *, now_ms: int, tenant: str | None = None) -> Event:
     )
     if event.parent_event_id and event.parent_event_id == event.event_id:
         check.refuse("parent_event_id", "differs from event_id")
+    if event.user_id == EVERYONE:  # reads would take that user's view for an operator's
+        check.refuse("user_id", f"not {EVERYONE}, which names everybody")
     if event.ended_at_ms is not None and event.ended_at_ms < event.occurred_at_ms:
         check.refuse("ended_at", "not before occurred_at")
     if check.errors:

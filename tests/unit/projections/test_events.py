@@ -129,6 +129,7 @@ def test_a_field_is_accepted(field: str, value: Any, expected: Any) -> None:
         ("trace_id", "\ud800"),
         ("tool_name", ""),
         ("user_id", "x" * 513),
+        ("user_id", "*"),
         ("payload_ref", "x" * 2_049),
         ("payload_ref", ""),
         ("consent_ref", "\n"),
