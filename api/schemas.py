@@ -364,7 +364,7 @@ class EventEnvelope(Wire):
     ended_at: Moment | None = Field(default=None, description="Not before occurred_at.")
     status: EventStatus | None = None
     importance_hint: int | None = Field(default=None, ge=1, le=10)
-    user_id: Name | None = Field(default=None, description="The person concerned.")
+    user_id: Name | None = Field(default=None, description="The person concerned; not `*`.")
     consent_ref: Name | None = None
     payload_ref: str | None = Field(default=None, max_length=MAX_PAYLOAD_REF_CHARACTERS)
     payload: JsonValue = Field(default=None, description="Any JSON, at most 256 KiB.")

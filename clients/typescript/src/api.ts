@@ -317,7 +317,7 @@ export interface components {
             importance_hint?: number | null;
             /**
              * User Id
-             * @description The person concerned.
+             * @description The person concerned; not `*`.
              */
             user_id?: string | null;
             /** Consent Ref */
@@ -466,7 +466,7 @@ export interface components {
             importance_hint: number | null;
             /**
              * User Id
-             * @description The person concerned.
+             * @description The person concerned; not `*`.
              * @default null
              */
             user_id: string | null;

@@ -277,7 +277,7 @@ class Change(Answered):
     status: str | None = None
     importance_hint: int | None = None
     user_id: str | None = None
-    """The person concerned."""
+    """The person concerned; not `*`."""
     consent_ref: str | None = None
     payload_ref: str | None = None
     payload: Any = None
