@@ -35,7 +35,7 @@ from enrichment.event_kinds import (
     is_failed,
     parsed_json,
 )
-from enrichment.writes import Claim, claims_of, is_confirmed_by_itself
+from enrichment.writes import UNDECLARED, Claim, Tools, claims_of, is_confirmed_by_itself
 from projections.events import Event
 
 MAX_IDENTIFIERS = 300
@@ -336,13 +336,16 @@ class _Parts(NamedTuple):
     call_ids: list[str]
 
 
-def features(event: Event, content: Any = None, *, position_ms: int = 0) -> Features:
+def features(
+    event: Event, content: Any = None, *, position_ms: int = 0, tools: Tools = UNDECLARED
+) -> Features:
     """What the rules that look at several events need of one.
 
     Args:
         event: any event.
         content: the payload behind `payload_ref`, used instead of `event.payload`.
         position_ms: when the ledger took it in.
+        tools: that are declared to write, or not to.
     """
     payload = parsed_json(event.payload if content is None else content)
     fields: Mapping[str, Any] = payload if isinstance(payload, Mapping) else {}
@@ -362,7 +365,7 @@ def features(event: Event, content: Any = None, *, position_ms: int = 0) -> Feat
     )
     # a result that repeats what its call asked for took in nothing itself
     repeats = kind is EventKind.RESULT and (event.parent_event_id is not None or parts.call_ids)
-    claims = claims_of(event, kind, payload)
+    claims = claims_of(event, kind, payload, tools)
     asks = kind is EventKind.CALL or (kind is EventKind.FAILURE and bool(inputs))
     return Features(
         event_id=event.event_id,

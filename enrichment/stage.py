@@ -47,7 +47,7 @@ from enrichment.similarity import Near, similar_edges
 from enrichment.text import stored_text
 from enrichment.vectors import as_text, vector_of, whole_numbers
 from enrichment.wishes import wish_facts
-from enrichment.writes import MAX_CLAIMS
+from enrichment.writes import MAX_CLAIMS, UNDECLARED, Tools
 from projections.events import SYSTEM_EVENTS, Event, is_system_event
 from projections.identity import Link, Position, SessionKey
 from projections.operations import (
@@ -157,6 +157,7 @@ def derive_event(
     analysis: Analysis,
     *,
     content: object = None,
+    tools: Tools = UNDECLARED,
 ) -> Derived:
     """Everything that an event says by itself, but the vectors of its text and its names.
 
@@ -166,6 +167,7 @@ def derive_event(
         text: of `event_text`.
         analysis: of the text; empty when degraded.
         content: the payload behind `payload_ref`.
+        tools: that are declared to write, or not to.
     """
     mentioned = mentions(event, text, analysis, content)
     stated = [
@@ -185,7 +187,7 @@ def derive_event(
         mentions=mentioned,
         assertions=tuple(one._replace(ordinal=n) for n, one in enumerate(stated[:room])),
         by_user=speaks_as_user(event, text.kind, content),
-        features=features(event, content, position_ms=position.ms),
+        features=features(event, content, position_ms=position.ms, tools=tools),
     )
 
 

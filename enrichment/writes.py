@@ -1,14 +1,16 @@
 """Facts that agents bring about: what the arguments of a write say, once it has succeeded.
 
 1. A call *writes* when a word of its tool's name says so (`WRITE_VERBS`), and no word before it
-   says that it reads. A trial run (`dry_run`) writes nothing.
-2. What it is about (the subject), the first that fits: the thing of its only id, or of the id
-   whose noun is in the tool's name (of what sets or assigns something, that is the value, and the
-   other id the subject), or of the only id that is no person's; what a key names by an identifier,
-   as ids do (`move_pallet(pallet: P-7)`, `assign_bed(patient: P-2, bed: B-4)`); the event's user,
-   when an argument holds the `user_id`; the person or the thing that a key names (`owner`, `repo`);
-   else the event's user, when the tool is about people and their settings, or named after the
-   argument (`set_language(language)`). Else the call asserts nothing.
+   says that it reads; of a tool that is declared, the declaration says it. A trial run (`dry_run`)
+   writes nothing.
+2. What it is about (the subject) is what the declared argument names; else, the first that fits:
+   the thing of its only id, or of the id whose noun is in the tool's name (of what sets or assigns
+   something, that is the value, and the other id the subject), or of the only id that is no
+   person's; what a key names by an identifier, as ids do (`move_pallet(pallet: P-7)`,
+   `assign_bed(patient: P-2, bed: B-4)`); the event's user, when an argument holds the `user_id`;
+   the person or the thing that a key names (`owner`, `repo`); else the event's user, when the tool
+   is about people and their settings, or named after the argument (`set_language(language)`). Else
+   the call asserts nothing.
 3. Every other argument says what a field of a record says: `has_<argument>`, so that a write ends
    what a record told. `{"field": "city", "value": "Oslo"}` and `{"changes": {"city": "Oslo"}}` mean
    `city: Oslo`; keys of an inner object are joined to its own (`has_address_city`). Options of a
@@ -75,6 +77,23 @@ _MAX_FIELDS = 50
 _LONGEST_ID = 200
 
 
+class Tool(NamedTuple):
+    """What is declared of a tool.
+
+    Attributes:
+        writes: whether its calls change something.
+        about: the argument that names what they change; None: the rules find it.
+    """
+
+    writes: bool
+    about: str | None = None
+
+
+Tools = Mapping[str, Tool]
+"""By their names; of all others the name tells."""
+UNDECLARED: Final[Tools] = {}
+
+
 class Claim(NamedTuple):
     """What a call would bring about.
 
@@ -90,19 +109,22 @@ class Claim(NamedTuple):
     call_id: str | None = None
 
 
-def claims_of(event: Event, kind: EventKind, payload: Any) -> tuple[Claim, ...]:
+def claims_of(
+    event: Event, kind: EventKind, payload: Any, tools: Tools = UNDECLARED
+) -> tuple[Claim, ...]:
     """What an event's calls would bring about, at most MAX_CLAIMS; the strongest of each first.
 
     Args:
         event: any event.
         kind: of the event.
         payload: of the event, parsed, or what `payload_ref` points to.
+        tools: that are declared.
     """
     if kind not in (EventKind.CALL, EventKind.RESULT) or not isinstance(payload, Mapping):
         return ()
     once: dict[Claim, None] = {}
     for call_id, tool, arguments in _calls(event, kind, payload):
-        for claim in _claims(event, tool, arguments):
+        for claim in _claims(event, tool, arguments, tools.get(tool)):
             once.setdefault(claim._replace(call_id=call_id))
     return tuple(once)[:MAX_CLAIMS]
 
@@ -184,24 +206,33 @@ class _Verb(NamedTuple):
     nouns: frozenset[str]
 
 
-def _verb(tool: str) -> _Verb | None:
+def _verb(tool: str, declared: Tool | None) -> _Verb | None:
     """The word of a tool's name that says that it writes, and the others."""
     words = name_words(tool)
     for place, word in enumerate(words):
-        if word in READ_VERBS:
+        if word in READ_VERBS and declared is None:
             return None
         row = WRITE_VERBS.get(word)
         if row is not None and (place == 0 or row):
             return _Verb(word, frozenset(singular(w) for w in words if w != word))
-    return None
+    if declared is None:
+        return None
+    return _Verb("".join(words[:1]), frozenset(map(singular, words)))
 
 
-def _claims(event: Event, tool: str, arguments: Mapping[str, Any]) -> Iterator[Claim]:
-    verb = _verb(tool)
+def _claims(
+    event: Event, tool: str, arguments: Mapping[str, Any], declared: Tool | None
+) -> Iterator[Claim]:
+    if declared is not None and not declared.writes:
+        return
+    verb = _verb(tool, declared)
     if verb is None or any(arguments.get(name) is True for name in _TRIAL):
         return
     fields = _flat(arguments)
-    subject = _subject(event, verb, fields)
+    if declared is None or declared.about is None:
+        subject = _subject(event, verb, fields)
+    else:
+        subject = _declared_subject(event, declared.about, fields)
     if subject is None:
         return
     left = {
@@ -282,6 +313,16 @@ def _subject(event: Event, verb: _Verb, fields: Mapping[str, Any]) -> Record | N
         if (party := _user(event, fields[key])) is not None:
             return Record(party, key, "user")
     return _named_by_key(verb, fields) or _own_user(event, verb, fields)
+
+
+def _declared_subject(event: Event, about: str, fields: Mapping[str, Any]) -> Record | None:
+    """What the argument names; None: it is not there, or names nothing."""
+    value = fields.get(about)
+    if value is None or not is_id(value):
+        return None
+    noun = about.removesuffix("_id").removesuffix("_name")
+    party = _user(event, value) or thing(noun, value)
+    return Record(party, about, noun) if party else None
 
 
 def _named_by_key(verb: _Verb, fields: Mapping[str, Any]) -> Record | None:

@@ -14,6 +14,7 @@ from pipelines.ledger.entries import Block, Entry
 from pipelines.ledger.ledger import Appended
 from pipelines.ledger.registry import Target
 from pipelines.models.derivations import Derivations
+from pipelines.models.installed import with_settings
 from pipelines.models.loaded import models_in_use
 from pipelines.operations import dead_letters
 from pipelines.work.folds import StageFold
@@ -138,7 +139,7 @@ class MemoryStack(LedgerStack):
             resolver=None,
             derivations=Derivations(None),
             language_model=None,
-            names=models_in_use(**chosen),
+            names=with_settings(models_in_use(**chosen), self.services.settings),
             **chosen,
         )
         return self.services.models

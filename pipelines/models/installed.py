@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Final
 
 from enrichment.prompts import TASKS, versions
 from projections.errors import ModelUnavailable
+from projections.events import canonical_json, content_digest
 
 if TYPE_CHECKING:
     from pipelines.work.settings import Settings
 
+_TOOLS_DIGITS: Final = 12
 SAMENESS = "disambiguation"
 """The task whose answers are recorded as decisions, not derived."""
 EMBEDDER = "all-MiniLM-L6-v2"
@@ -108,9 +110,20 @@ def installed_models(settings: Settings) -> str | None:
         revision = recognizer_revision(settings.nlp_model)
     except PackageNotFoundError:
         return None
-    names = f"{EMBEDDER}@{EMBEDDER_REVISION} {settings.nlp_model}@{revision}"
-    language_model = language_model_in_use(settings)
-    return names if language_model is None else f"{names} {language_model}"
+    return with_settings(
+        f"{EMBEDDER}@{EMBEDDER_REVISION} {settings.nlp_model}@{revision}", settings
+    )
+
+
+def with_settings(names: str, settings: Settings) -> str:
+    """The names of models, and what the settings add to what is derived with them."""
+    added = [names]
+    if (language_model := language_model_in_use(settings)) is not None:
+        added.append(language_model)
+    if settings.tools:
+        declared = {name: one.model_dump() for name, one in settings.tools.items()}
+        added.append(f"tools@{content_digest(canonical_json(declared)).hex()[:_TOOLS_DIGITS]}")
+    return " ".join(added)
 
 
 def language_model_in_use(settings: Settings) -> str | None:

@@ -21,7 +21,7 @@ from pipelines.models.derivations import (
     digest_of,
     make_store,
 )
-from pipelines.models.installed import embedder_folder, language_model_in_use
+from pipelines.models.installed import embedder_folder, with_settings
 from pipelines.models.llm import make_language_model
 from pipelines.models.model_client import SharedEmbedder
 from pipelines.models.nlp import make_recognizer
@@ -223,9 +223,7 @@ class Models:
     @property
     def names(self) -> str:
         """Which they are; a graph derived with others is rebuilt."""
-        names = models_in_use(self.embedder, self.recognizer)
-        language_model = language_model_in_use(self._settings)
-        return names if language_model is None else f"{names} {language_model}"
+        return with_settings(models_in_use(self.embedder, self.recognizer), self._settings)
 
 
 def models_in_use(embedder: Embedder, recognizer: EntityRecognizer) -> str:

@@ -23,6 +23,7 @@ from enrichment.stage import (
     wanted_names,
 )
 from enrichment.text import event_text
+from enrichment.writes import UNDECLARED, Tool, Tools
 from pipelines.ledger.registry import Target
 from pipelines.models.installed import SAMENESS
 from pipelines.models.llm import ChatModel
@@ -62,6 +63,7 @@ class Deriver:
         resolver: reads payloads behind `payload_ref`.
         language_model: adds to what the rules find in messages; None: off.
         events: what the rules found before; None: it is derived anew.
+        tools: that are declared to write, or not to.
         memory: of a process that asks nobody; gives None in one that does.
         withdrawals: of the vault: another number once the key of an event may have gone.
     """
@@ -73,6 +75,7 @@ class Deriver:
         resolver: PayloadResolver | None = None,
         language_model: ChatModel | None = None,
         events: KeptEvents | None = None,
+        tools: Tools = UNDECLARED,
         memory: Callable[[], Memory | None] = lambda: None,
         withdrawals: Callable[[], int] = lambda: 0,
     ) -> None:
@@ -84,6 +87,7 @@ class Deriver:
         self._resolver = resolver
         self._language_model = language_model
         self._kept = events
+        self._tools = tools
         self._model = f"{embedder.model}@{embedder.revision}"
         self._cache: OrderedDict[EventKey, Derived] = OrderedDict()
         self._lacking: set[EventKey] = set()
@@ -175,7 +179,9 @@ class Deriver:
         read = [texts[event.key] for (_, event), _ in sources]
         analyses = self._recognizer.analyze([text.text for text in read])
         derived = {
-            event.key: derive_event(position, event, text, analysis, content=content)
+            event.key: derive_event(
+                position, event, text, analysis, content=content, tools=self._tools
+            )
             for ((position, event), content), text, analysis in zip(
                 sources, read, analyses, strict=True
             )
@@ -278,8 +284,9 @@ def enrichment_fold(
     if services.loads_models:
         models.load()
     vault = services.ledger.vault
+    tools = {name: Tool(one.writes, one.about) for name, one in services.settings.tools.items()}
     remembered = RememberedFeatures(
-        services.ledger, models.resolver, withdrawals=lambda: vault.withdrawals
+        services.ledger, models.resolver, tools=tools, withdrawals=lambda: vault.withdrawals
     )
     language_model = models.language_model
     recognizer = models.recognizer
@@ -297,6 +304,7 @@ def enrichment_fold(
         models.resolver,
         language_model,
         events=events,
+        tools=tools,
         memory=lambda: models.memory,
         withdrawals=lambda: vault.withdrawals,
     )

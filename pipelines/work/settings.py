@@ -45,6 +45,20 @@ _MASTER_KEY = re.compile(r"[0-9a-f]{64}")
 _RATE = re.compile(r"\s*[1-9]\d{0,11}\s*/\s*(\d{1,6}\s*)?(second|minute|hour|day|month)s?\s*")
 
 
+class DeclaredTool(BaseModel):
+    """What nobody can tell by the name of a tool."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    writes: bool = Field(default=True, description="its calls change something")
+    about: str | None = Field(
+        default=None,
+        pattern=r"^[a-z][a-z0-9_]*$",
+        max_length=64,
+        description="the argument that names what they change",
+    )
+
+
 class ApiKey(BaseModel):
     """One key of the API. `tenant` may be `*`: then the header X-Tenant names it."""
 
@@ -227,6 +241,13 @@ class Settings(BaseSettings):
     )
     nlp_timeout_s: float = Field(
         default=60.0, gt=0, description="of the analysis of a batch; a text beyond goes without"
+    )
+    tools: dict[str, DeclaredTool] = Field(
+        default={},
+        max_length=1_000,
+        description="JSON object of tools whose calls change something, or do not, other than "
+        'their names say: `{"dispense": {"about": "patient"}, "set_alarm": {"writes": false}}`; '
+        "another one: a rebuild",
     )
     enrichment_batch_size: int = Field(
         default=100, ge=1, le=1_000, description="entries a block of the enrichment, at most"

@@ -11,6 +11,7 @@ import pytest
 
 from pipelines.operations.dead_letters import list_, retry
 from pipelines.work.live import Decisions
+from pipelines.work.settings import DeclaredTool
 from pipelines.work.stages import ENRICHMENT
 from projections.errors import ModelsMismatch
 from projections.events import Event
@@ -271,6 +272,34 @@ def test_other_models_are_refused(enriched: Enriched) -> None:
     enriched.stack.fold()
     with pytest.raises(ModelsMismatch, match="rebuild needed"):
         enriched.fold(runner=enriched.new_runner())
+
+
+def test_a_declared_tool_tells_facts_and_another_declaration_is_a_rebuild(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stack = MemoryStack()
+    declared = {"dispense": DeclaredTool(about="patient")}
+    settings = stack.services.settings.model_copy(update={"tools": declared})
+    monkeypatch.setattr(stack.services, "settings", settings)
+    enriched = Enriched(stack)
+    first, second = (
+        called(number, "dispense", {"patient": "Ines", "dose": dose})
+        for number, dose in ((1, "10 mg"), (3, "20 mg"))
+    )
+    enriched.take_in(second, returned(4, "dispense", {"ok": True}))
+    enriched.take_in(first, returned(2, "dispense", {"ok": True}))  # read again from the ledger
+    assert enriched.facts("has_dose") == [
+        ["Ines", "10 mg", START_MS + 2, START_MS + 4],
+        ["Ines", "20 mg", START_MS + 4, None],
+    ]
+    before = enriched.folded()
+    enriched.refold()
+    assert enriched.folded() == before
+    monkeypatch.undo()
+    stack.append(said(5, "Again."))
+    stack.fold()
+    with pytest.raises(ModelsMismatch, match="rebuild needed"):
+        enriched.fold(runner=enriched.new_runner(stage=enriched.new_stage()))
 
 
 def test_live_enrichment_beside_live_projection(enriched: Enriched) -> None:

@@ -27,6 +27,7 @@ from enrichment.stage import (
     written,
 )
 from enrichment.vectors import vector_of
+from enrichment.writes import UNDECLARED, Tools
 from pipelines.graph.port import Transaction
 from pipelines.graph.rows import End, FoundNode, Span
 from pipelines.ledger.ledger import Ledger
@@ -54,6 +55,7 @@ class RememberedFeatures:
     Args:
         ledger: that is read.
         resolver: of payloads behind a reference.
+        tools: that are declared to write, or not to.
         most: events that are remembered.
         withdrawals: of the vault: another number once the key of an event may have gone.
     """
@@ -63,6 +65,7 @@ class RememberedFeatures:
         ledger: Ledger,
         resolver: PayloadResolver | None = None,
         *,
+        tools: Tools = UNDECLARED,
         most: int = REMEMBERED,
         withdrawals: Callable[[], int] = lambda: 0,
     ) -> None:
@@ -70,6 +73,7 @@ class RememberedFeatures:
         self._withdrawals = withdrawals
         self._withdrawn = withdrawals()
         self._resolver = resolver
+        self._tools = tools
         self._most = most
         self._known: OrderedDict[EventKey, Features | None] = OrderedDict()
         self._guard = Lock()
@@ -123,7 +127,8 @@ class RememberedFeatures:
             content = None
             if event.payload is None and event.payload_ref and self._resolver is not None:
                 content = self._resolver.resolve(event.payload_ref)
-            read[key] = features(event, content, position_ms=entry.position.ms)
+            at_ms = entry.position.ms
+            read[key] = features(event, content, position_ms=at_ms, tools=self._tools)
         return read
 
 

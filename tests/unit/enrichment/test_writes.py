@@ -12,6 +12,7 @@ from enrichment.facts import Assertion
 from enrichment.features import Features, features
 from enrichment.histories import entry_of, group_of, intervals, merge
 from enrichment.outcomes import Place, changes, outcome_of
+from enrichment.writes import Tool
 from tests.factories import START_MS, event, event_id
 
 USER = "u-77"
@@ -153,6 +154,55 @@ def test_a_write_says_what_its_arguments_say(case: str) -> None:
 def test_what_is_no_write_says_nothing(case: str) -> None:
     tool, arguments = NOTHING[case]
     assert call(1, tool, arguments).claims == ()
+
+
+DECLARED = {
+    "it writes, and about what": (
+        Tool(True, "patient"),
+        "dispense",
+        {"patient": "Ines", "drug": "aspirin", "dose": "10 mg"},
+        [("Ines", "has_dose", "10 mg"), ("Ines", "has_drug", "aspirin")],
+    ),
+    "it writes, though its name says that it looks": (
+        Tool(True),
+        "check_in",
+        {"booking_id": "B-7", "gate": "C4"},
+        [("B-7", "has_gate", "C4")],
+    ),
+    "of two ids the one it is about": (
+        Tool(True, "ward_id"),
+        "rotate_nurse",
+        {"nurse_id": "N-1", "ward_id": "W-3"},
+        [("W-3", "has_nurse", "N-1")],
+    ),
+    "it changes nothing": (
+        Tool(False),
+        "set_alarm",
+        {"alarm_id": "A-1", "level": "high"},
+        [],
+    ),
+    "a trial run": (
+        Tool(True, "patient"),
+        "dispense",
+        {"patient": "Ines", "drug": "aspirin", "dry_run": True},
+        [],
+    ),
+    "nothing names what it is about": (
+        Tool(True, "patient"),
+        "dispense",
+        {"drug": "aspirin", "order_id": "A-1"},
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", DECLARED)
+def test_what_is_declared_of_a_tool_goes_before_its_name(case: str) -> None:
+    declared, tool, arguments, claims = DECLARED[case]
+    made = event(1, event_type="tool.call", tool_name=tool, payload={"arguments": arguments})
+    assert sorted(said(features(made, tools={tool: declared}))) == claims
+    by_its_name = {("A-1", "has_level", "high")} if tool == "set_alarm" else set()
+    assert set(said(features(made, tools={"another": declared}))) == by_its_name
 
 
 def test_calls_of_one_message_are_answered_one_by_one() -> None:

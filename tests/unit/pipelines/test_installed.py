@@ -10,21 +10,30 @@ import pytest
 
 from pipelines.models.installed import installed_models
 from pipelines.models.loaded import Models
-from pipelines.work.settings import Settings
+from pipelines.work.settings import DeclaredTool, Settings
 
+TOOLS: dict[str, Any] = {"tools": {"dispense": {"about": "patient"}}}
 LANGUAGE_MODEL = {"llm_url": "http://127.0.0.1:1/v1", "llm_model": "large"}
 
 
 @pytest.mark.parametrize(
     "given",
-    [{}, LANGUAGE_MODEL, LANGUAGE_MODEL | {"llm_tasks": ("disambiguation",)}],
-    ids=["rules alone", "a language model", "one that decides and adds nothing"],
+    [{}, LANGUAGE_MODEL, LANGUAGE_MODEL | {"llm_tasks": ("disambiguation",)}, TOOLS],
+    ids=["rules alone", "a language model", "one that decides and adds nothing", "tools"],
 )
 def test_the_models_are_named_as_a_worker_writes_them_into_checkpoints(
     given: dict[str, Any],
 ) -> None:
     settings = Settings(**given)
     assert installed_models(settings) == Models(settings).names
+
+
+def test_what_is_declared_of_tools_is_part_of_the_name() -> None:
+    plain, declared = installed_models(Settings()), installed_models(Settings(**TOOLS))
+    other = installed_models(Settings(tools={"dispense": DeclaredTool(about="ward")}))
+    assert plain is not None
+    assert str(declared).startswith(f"{plain} tools@")
+    assert len({plain, declared, other}) == 3
 
 
 def test_without_the_model_nothing_can_be_said() -> None:
