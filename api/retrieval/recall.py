@@ -6,7 +6,7 @@ are arguments.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from api.read_schemas import SeedChannel
@@ -126,8 +126,16 @@ def _own_user(reads: NameReads, recall: Recall) -> list[EntityName]:
 
 def entity_named(reads: NameReads, name: str) -> EntityGroup | None:
     """The entity of an id or a name; of several by one name the one that is mentioned most."""
+    return next(entities_named(reads, name), None)
+
+
+def entities_named(reads: NameReads, name: str) -> Iterator[EntityGroup]:
+    """The entities of an id or a name, what is mentioned most first."""
     named = reads.found_by_id([name]) or reads.found_by_name(name_forms(name), MAX_BY_NAME)
-    return group_of(reads, [entity.entity_id for entity in named])
+    ids = [entity.entity_id for entity in named]
+    while (group := group_of(reads, ids)) is not None:
+        yield group
+        ids = [one for one in ids if one not in group.ids]
 
 
 def node_named(reads: NameReads, node_id: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, Query
@@ -21,9 +21,10 @@ from api.retrieval.facts import (
     confidence_of,
     recalled_fact,
 )
-from api.retrieval.recall import entity_named
+from api.retrieval.recall import entities_named
 from api.services import begin_read
 from pipelines.graph.reader import GraphRead
+from pipelines.graph.reads.entities import EntityGroup
 from pipelines.graph.reads.facts import FactFilter, FactReads
 from pipelines.graph.rows import ENTITY_PREFIX
 
@@ -52,7 +53,8 @@ async def read_fact_history(
     """Every fact that an entity stands in, whether it holds or not, what began last first.
 
     A fact that ended has `valid_to`; one that another contradicted has `expired_at`, too; what was
-    withdrawn ends where it began. `entity_id` is as for `/v1/entities`.
+    withdrawn ends where it began. `entity_id` is as for `/v1/entities`; of several entities by one
+    name the one mentioned most that facts are known of.
     """
     context = await begin_read(services, caller, query)
     viewer = context.scope.viewer
@@ -62,12 +64,13 @@ async def read_fact_history(
     def work() -> _Told | None:
         with services.connections.graph.opened() as graph:
             named = entity_id.removeprefix(ENTITY_PREFIX)
-            group = entity_named(context.columns(graph.columns), named)
-            if group is None:
+            groups = list(entities_named(context.columns(graph.columns), named))
+            if not groups:
                 return None
 
             def ask(read: GraphRead) -> _Told:
                 reads = FactReads(read, context.scope)
+                group = _with_facts(reads, groups)
                 facts = fact_history(
                     reads, group.ids, behind=behind, limit=query.limit + 1, now_ms=context.now_ms
                 )
@@ -92,6 +95,12 @@ async def read_fact_history(
     return JsonResponse(
         FactHistory(facts=[fact_of(fact) for fact in facts], next_cursor=next_cursor, meta=meta)
     )
+
+
+def _with_facts(reads: FactReads, groups: Sequence[EntityGroup]) -> EntityGroup:
+    """Of several entities by one name the first that facts are known of."""
+    told = (one for one in groups if reads.history(one.ids, None, 1))
+    return groups[0] if len(groups) == 1 else next(told, groups[0])
 
 
 def fact_history(

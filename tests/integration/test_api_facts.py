@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from api.browse_schemas import FactHistory
 from api.read_schemas import Fact, FactsResponse
 from api.retrieval.intent import classify_graph_subgraph
 from consolidation.forgetting_payloads import ACCESSED_EVENT
@@ -58,6 +59,11 @@ def story() -> Facts:
             "reason": "short form",
         }
     )
+    facts.say(party("north hub", "resource"), "located_in", "Oslo")
+    facts.events += [  # an agent by the same name, met more often, of which nothing is known
+        event(n, tenant=TENANT, session_id="hub", agent_id="north hub", payload={"text": "hi"})
+        for n in (901, 902, 903)
+    ]
     facts.events.append(
         event(900, tenant=TENANT, session_id="zoe-1", user_id="cust-zoe", payload={"text": "hi"})
     )
@@ -193,6 +199,14 @@ def test_what_is_the_same_is_one_entity(client: httpx.Client) -> None:
     }
     assert len({fact.source.entity_id for fact in found.facts}) == 1
     assert len(found.seeds) == 1
+
+
+def test_of_two_by_one_name_the_one_that_something_is_known_of(client: httpx.Client) -> None:
+    unseen = {"record_access": False}
+    answer = client.get("/v1/facts/entity:north hub", params=unseen)
+    assert answer.status_code == 200, answer.text
+    facts = FactHistory.model_validate_json(answer.text, strict=True).facts
+    assert list(map(said, facts)) == [("north hub", "located_in", "Oslo")]
 
 
 def test_facts_say_which_event_says_so(client: httpx.Client) -> None:
