@@ -92,11 +92,25 @@ def _value(variable: str, prop: Property) -> str:
     return f"{variable}.{prop.name}"
 
 
+def _columns(variable: str, row: NodeRow) -> dict[str, str]:
+    columns = {name: f"{variable}.{name}" for name in row.key if name != "tenant"}
+    return columns | {prop.name: _value(variable, prop) for prop in _shown(row)}
+
+
 def node_columns(variable: str, row: NodeRow, **instead: str) -> str:
     """Cypher of a map with what a reader may see of a node; `instead` of some values, others."""
-    columns = {name: f"{variable}.{name}" for name in row.key if name != "tenant"}
-    columns |= {prop.name: _value(variable, prop) for prop in _shown(row)}
-    return "{" + ", ".join(f"{name}: {text}" for name, text in (columns | instead).items()) + "}"
+    columns = _columns(variable, row) | instead
+    return "{" + ", ".join(f"{name}: {text}" for name, text in columns.items()) + "}"
+
+
+def node_values(variable: str, row: NodeRow) -> str:
+    """The same as a list, in the order of `column_names`: of many nodes names take longest."""
+    return f"[{', '.join(_columns(variable, row).values())}]"
+
+
+def column_names(row: NodeRow) -> tuple[str, ...]:
+    """Of what a reader may see of a node."""
+    return tuple(_columns("", row))
 
 
 EVENT_COLUMNS = node_columns("e", EVENT)

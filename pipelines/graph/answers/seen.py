@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from pipelines.graph.port import Reads, pages
 from pipelines.graph.reader import HIDDEN
+from pipelines.graph.reads.scope import SUPPORT
 from pipelines.graph.rows import End, FoundEdge, FoundNode
 from projections.identity import Position
 from projections.operations import Key
@@ -220,7 +221,7 @@ class Seen:
             | {"supports": self._supports(node.key[1])}
         )
 
-    def _supports(self, entity_id: str) -> list[dict[str, Any]]:
+    def _supports(self, entity_id: str) -> list[list[Any]]:
         """The newest events that the viewer knows an entity from, of those that are named."""
         ids = self.given["supporting"].get(entity_id, ())
         names: dict[str, str | None] = {}
@@ -229,11 +230,9 @@ class Seen:
                 names[edge.source[1]] = max(
                     (names.get(edge.source[1]), edge.values["name"]), key=lambda name: name or ""
                 )
-        shown = ("global_position", "occurred_at", "session_id", "agent_id", "trace_id")
         return [
-            {"name": names[node.key[1]], "event_id": node.key[1]}
-            | {name: node.values[name] for name in shown}
-            for node in sorted(self.events(names), key=newest_first)
+            [names[node.key[1]], *(columns(EVENT, node)[name] for name in SUPPORT[1:])]
+            for node in self.events(names)
         ]
 
     def summaries_of(self, session_id: str) -> Iterator[FoundNode]:

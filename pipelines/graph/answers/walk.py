@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable, Mapping, Set
 from itertools import islice
 from typing import Any, Final
 
 from consolidation.payloads import CAUSE
 from pipelines.graph.answers.seen import Answer, Row, Seen, columns, event_row, properties
+from pipelines.graph.reader import column_names
 from pipelines.graph.reads import walk as asked
-from pipelines.graph.rows import RETRIEVED, FoundEdge, wire_id
+from pipelines.graph.rows import RETRIEVED, FoundEdge, FoundNode, wire_id
 from projections.schema import (
     CAUSED_BY,
     EDGES,
@@ -33,28 +33,40 @@ def _is_shown(seen: Seen, edge: FoundEdge, type_: str) -> bool:
     return type_ not in _SHOWN or _SHOWN[type_](seen, edge)
 
 
-def _nodes(seen: Seen, *, with_edges: bool) -> list[Row]:
-    rows = [
-        [
-            row.label,
-            seen.entity_node(node) if row is ENTITY else columns(row, node),
-            _edges_to_shown(seen, row, node.key[1]) if with_edges else [],
-        ]
+def _nodes(seen: Seen) -> list[tuple[NodeRow, FoundNode]]:
+    return [
+        (row, node)
         for row in RETRIEVED
         for node in seen.visible_nodes(row, seen.given[f"{row.label.lower()}_ids"])
     ]
-    return [{"rows": rows}]
 
 
-def _edges_to_shown(seen: Seen, source: NodeRow, own_id: str) -> list[Any]:
+def _nodes_alone(seen: Seen) -> list[Row]:
+    return [{"rows": [_node(seen, row, node) for row, node in _nodes(seen)]}]
+
+
+def _nodes_and_edges(seen: Seen) -> list[Row]:
+    nodes = _nodes(seen)
+    among = {wire_id(row.label, node.key[1]) for row, node in nodes}
+    edges = [edge for row, node in nodes for edge in _edges(seen, row, node.key[1], among)]
+    return [{"rows": [[_node(seen, row, node) for row, node in nodes], edges]}]
+
+
+def _node(seen: Seen, row: NodeRow, node: FoundNode) -> list[Any]:
+    if row is ENTITY:
+        return [row.label, seen.entity_node(node)]
+    values = columns(row, node)
+    return [row.label, [values[name] for name in column_names(row)]]
+
+
+def _edges(seen: Seen, source: NodeRow, own_id: str, among: Set[str]) -> list[Any]:
     return [
-        [row.type, target, properties(edge)]
+        [row.type, wire_id(source.label, own_id), target, properties(edge)]
         for row in EDGES.values()
         if row.source == source.label
         for label in filter(None, (row.target, row.other_target))
         for edge in seen.edges(row, [own_id], label=label)
-        if (target := wire_id(label, edge.target[1])) in seen.given["among"]
-        and _is_shown(seen, edge, row.type)
+        if (target := wire_id(label, edge.target[1])) in among and _is_shown(seen, edge, row.type)
     ]
 
 
@@ -134,8 +146,8 @@ def _alike(seen: Seen) -> list[Row]:
 
 
 ANSWERS: Final[Mapping[str, Answer]] = {
-    asked.NODES_OF: partial(_nodes, with_edges=False),
-    asked.SHOWN_OF: partial(_nodes, with_edges=True),
+    asked.NODES_OF: _nodes_alone,
+    asked.SHOWN_OF: _nodes_and_edges,
     asked.STORY: _story,
     asked.CAUSES: _causes,
     asked.LINKED_CAUSES: _linked_causes,

@@ -15,6 +15,7 @@ from pipelines.graph.reader import node_columns
 from pipelines.graph.reads.scope import (
     MAX_SCANNED,
     OVER_FETCH,
+    SUPPORT,
     Scope,
     ScopedReads,
     allowed,
@@ -384,7 +385,9 @@ def seen_entity(columns: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
     another user's it is called as in that event.
     """
     properties = {name: value for name, value in columns.items() if value is not None}
-    names = [support.pop("name") for support in properties["supports"]]
+    supports = sorted(columns["supports"], key=_newest_first)
+    names = [name for name, *_ in supports]
+    properties["supports"] = [dict(zip(SUPPORT[1:], told, strict=True)) for _, *told in supports]
     if "name" not in properties and any(names):
         properties["name"] = next(filter(None, names))
     if not scope.everyone:
@@ -392,6 +395,11 @@ def seen_entity(columns: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
         if properties["supports"]:
             properties["last_seen"] = properties["supports"][0]["occurred_at"]
     return properties
+
+
+def _newest_first(support: Sequence[Any]) -> tuple[int, str]:
+    _, occurred_at, event_id, *_ = support
+    return -occurred_at, event_id
 
 
 def entity_name(row: Mapping[str, Any]) -> EntityName:

@@ -194,8 +194,17 @@ def of_first_event(variable: str, name: str) -> str:
     return f"CASE WHEN {_first_seen_by_viewer(variable)} THEN {variable}.{name} END"
 
 
+SUPPORT: Final = (
+    *("name", "occurred_at", "event_id", "global_position"),
+    *("session_id", "agent_id", "trace_id"),
+)
+"""What is told of an event that an entity is known from; its name is what it is called there."""
+
+
 def supports(variable: str) -> str:
     """Cypher for the newest events that the viewer knows an entity from: `$supporting` says which.
+
+    Each is a list of SUPPORT.
 
     A map of lists of their ids by the entity's id, from `newest_mentions`: to find them here, all
     mentions would have to be read and sorted. Nor is the edge followed from the entity: an event
@@ -209,13 +218,10 @@ def supports(variable: str) -> str:
         # and reading the index to its end as cheap as a lookup.
         f"USING INDEX SEEK {event}:{EVENT.label}({', '.join(EVENT.key)}) "
         f"MATCH ({event})-[{event}_r:{REFERENCES.type}]->({event}_n) "
-        f"WHERE {event}_n.entity_id = {variable}.entity_id AND {visible(EVENT, event)} "
+        f"WHERE {event}_n = {variable} AND {visible(EVENT, event)} "
         f"WITH {event}, max({event}_r.name) AS name "
-        f"RETURN {{name: name, event_id: {event}.event_id, "
-        f"global_position: {event}.global_position, "
-        f"occurred_at: {event}.occurred_at.epochMillis, session_id: {event}.session_id, "
-        f"agent_id: {event}.agent_id, trace_id: {event}.trace_id}} AS support "
-        f"ORDER BY support.occurred_at DESC, support.event_id }}"
+        f"RETURN [name, {event}.occurred_at.epochMillis, "
+        f"{', '.join(f'{event}.{column}' for column in SUPPORT[2:])}] }}"
     )
 
 

@@ -7,6 +7,7 @@ before it sorts.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from consolidation.payloads import CAUSE
@@ -15,8 +16,9 @@ from pipelines.graph.reader import (
     GraphEdge,
     GraphNode,
     GraphRead,
+    column_names,
     event_node,
-    node_columns,
+    node_values,
     plain_properties,
 )
 from pipelines.graph.reads.events import OF_SESSION, followed_then
@@ -50,52 +52,52 @@ EDGE_VISIBLE: Final = {
 }
 
 
-def _edges_text(source: NodeRow) -> str:
-    """The edges from a node to others that an answer shows, each with the wire id of its target.
+def _wire_id(variable: str) -> str:
+    cases = " ".join(
+        f"WHEN {variable}:{row.label} "
+        f"THEN '{PREFIXES.get(row.label, '')}' + {variable}.{row.key[1]}"
+        for row in RETRIEVED
+    )
+    return f"CASE {cases} END"
 
-    The other end is looked up in a map, which no index answers: were it sought by its key, each
+
+def _edges_text() -> str:
+    """The edges between nodes that an answer shows, all of which are visible.
+
+    The other end is sought among them, which no index answers: were it sought by its key, each
     node of one end would be tried with each of the other.
     """
-    rows = [row for row in EDGES.values() if row.source == source.label]
-    if not rows:
-        return "[]"
-    ends = (end for row in rows for end in (row.target, row.other_target) if end)
-    targets = [NODES[label] for label in dict.fromkeys(ends)]
-    ids = " ".join(
-        f"WHEN b:{row.label} THEN '{PREFIXES.get(row.label, '')}' + b.{row.key[1]}"
-        for row in targets
-    )
+    types = "|".join(row.type for row in EDGES.values() if row.source in _LABELS)
     tests = "".join(
-        f" AND CASE WHEN type(r) = '{row.type}' THEN {EDGE_VISIBLE[row.type]} ELSE true END"
-        for row in rows
-        if row.type in EDGE_VISIBLE
+        f" AND CASE WHEN type(r) = '{type_}' THEN {test} ELSE true END"
+        for type_, test in EDGE_VISIBLE.items()
     )
     return (
-        f"COLLECT {{ MATCH (n)-[r:{'|'.join(row.type for row in rows)}]->(b) "
-        f"WHERE b.tenant = $tenant WITH r, CASE {ids} END AS target "
-        f"WHERE $among[target]{tests} RETURN [type(r), target, properties(r)] }}"
+        f"COLLECT {{ UNWIND among AS a MATCH (a)-[r:{types}]->(b) WHERE b IN among{tests} "
+        f"RETURN [type(r), {_wire_id('a')}, {_wire_id('b')}, properties(r)] }}"
     )
 
 
-def _nodes_text(row: NodeRow, *, with_edges: bool) -> str:
-    columns = ENTITY_NODE if row is ENTITY else node_columns("n", row)
+def _nodes_text(row: NodeRow) -> str:
     return f"""
   UNWIND ${row.label.lower()}_ids AS id
   MATCH (n:{row.label} {{tenant: $tenant, {row.key[1]}: id}})
   WHERE {visible(row, "n")}
-  RETURN '{row.label}' AS label, {columns} AS node,
-         {_edges_text(row) if with_edges else "[]"} AS edges"""
+  RETURN n, ['{row.label}', {ENTITY_NODE if row is ENTITY else node_values("n", row)}] AS node
+"""
 
 
-def _shown_text(*, with_edges: bool) -> str:
+def _united_text() -> str:
     """Nodes of all kinds with what a reader may see of them; each is looked up once."""
-    of_each = (_nodes_text(row, with_edges=with_edges) for row in RETRIEVED)
-    united = "\n  UNION ALL".join(of_each)
-    return f"CALL () {{{united}\n}}\nRETURN collect([label, node, edges]) AS rows"
+    return f"CALL () {{{'  UNION ALL'.join(map(_nodes_text, RETRIEVED))}\n}}"
 
 
-NODES_OF: Final = _shown_text(with_edges=False)
-SHOWN_OF: Final = _shown_text(with_edges=True)
+_LABELS: Final = frozenset(row.label for row in RETRIEVED)
+_NAMES: Final = {row.label: column_names(row) for row in RETRIEVED}
+NODES_OF: Final = f"{_united_text()}\nRETURN collect(node) AS rows"
+SHOWN_OF: Final = f"""{_united_text()}
+WITH collect(n) AS among, collect(node) AS nodes
+RETURN [nodes, {_edges_text()}] AS rows"""
 """Nodes, and the edges between them."""
 
 
@@ -128,7 +130,7 @@ def nodes(
     """
     asked_for = ids_by_parameter(node_ids)
     rows = collected(graph, scope, NODES_OF, supporting=supporting, **asked_for)
-    return {node.node_id: node for node in (_node(scope, *row[:2]) for row in rows)}
+    return _by_id(scope, rows)
 
 
 def shown(
@@ -147,27 +149,29 @@ def shown(
         node_ids: wire ids.
         supporting: see `nodes`.
     """
-    among = dict.fromkeys(node_ids, True)
-    asked_for = {"among": among, **ids_by_parameter(among)}
-    rows = collected(graph, scope, SHOWN_OF, supporting=supporting, **asked_for)
-    seen = {node.node_id: node for node in (_node(scope, *row[:2]) for row in rows)}
+    asked_for = ids_by_parameter(dict.fromkeys(node_ids))
+    rows, between = collected(graph, scope, SHOWN_OF, supporting=supporting, **asked_for)
+    seen = _by_id(scope, rows)
     edges = [
         GraphEdge(type_, source, target, plain_properties(properties))
-        for source, (*_, of_node) in zip(seen, rows, strict=True)
-        for type_, target, properties in of_node
-        if target in seen
+        for type_, source, target, properties in between
     ]
     if scope.until is not None:
         edges += followed_then(graph, scope, ids_by_label(seen)[EVENT.label])
-    return Shown(seen, sorted(edges, key=lambda edge: (edge.type, edge.source, edge.target)))
+    return Shown(seen, sorted(edges, key=itemgetter(0, 1, 2)))  # the type, and both ends
 
 
-def _node(scope: Scope, label: str, row: Mapping[str, Any]) -> GraphNode:
-    if label == ENTITY.label:
-        properties = seen_entity(row, scope)
-    else:
-        properties = {name: value for name, value in row.items() if value is not None}
-    return GraphNode(label, wire_id(label, properties.pop(NODES[label].key[1])), properties)
+def _by_id(scope: Scope, rows: Iterable[Sequence[Any]]) -> dict[str, GraphNode]:
+    nodes = {}
+    for label, values in rows:
+        if label == ENTITY.label:
+            properties = seen_entity(values, scope)
+        else:
+            of_all = zip(_NAMES[label], values, strict=True)
+            properties = {name: value for name, value in of_all if value is not None}
+        node_id = wire_id(label, properties.pop(NODES[label].key[1]))
+        nodes[node_id] = GraphNode(label, node_id, properties)
+    return nodes
 
 
 def edges_between(graph: GraphRead, scope: Scope, node_ids: Iterable[str]) -> list[GraphEdge]:
