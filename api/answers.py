@@ -68,9 +68,14 @@ class JsonResponse(Response):
 
     def render(self, content: Any) -> bytes:
         """The body."""
-        if isinstance(content, BaseModel):
+        if isinstance(content, BaseModel) and not isinstance(content, AtlasResponse):
             return content.model_dump_json().encode()
-        return orjson.dumps(content)
+        return as_json(content)
+
+
+def as_json(answer: Any) -> bytes:
+    """An answer as it is sent; of models, which have no other names for their fields, all."""
+    return orjson.dumps(answer, default=dict)
 
 
 def _attribute_kinds(label: str) -> dict[str, Kind]:
@@ -146,9 +151,15 @@ _USED: Final = ("occurred_at", "last_seen", "updated_at", "last_accessed_at")
 def _of_event(
     event_id: str, properties: Mapping[str, Any], supporting: Sequence[str]
 ) -> NodeProvenance:
-    fields = {name: properties.get(name) for name in PROVENANCE}
-    fields["occurred_at"] = timestamp_text(properties["occurred_at"])
-    return NodeProvenance(event_id=event_id, **fields, supporting_event_ids=list(supporting))
+    return NodeProvenance(
+        event_id=event_id,
+        global_position=properties.get("global_position"),
+        occurred_at=timestamp_text(properties["occurred_at"]),
+        session_id=properties.get("session_id"),
+        agent_id=properties.get("agent_id"),
+        trace_id=properties.get("trace_id"),
+        supporting_event_ids=list(supporting),
+    )
 
 
 def node_provenance(node: GraphNode) -> NodeProvenance:
@@ -368,7 +379,7 @@ def _ranked_node(page: Subgraph, ranked: Ranked, now_ms: int) -> Node:
         relevance=min(1.0, max(0.0, ranked.relevance)),
         rank=ranked.rank,
         depth=ranked.depth,
-        found_by=list(ranked.found_by),
+        found_by=ranked.found_by,
         pending=ranked.node_id in page.pending,
         retrieval_reason="direct" if ranked.signal is None else "proactive",
         proactive_signal=ranked.signal,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, RootModel
 
@@ -83,10 +85,13 @@ EventStatus = Literal["pending", "running", "completed", "failed", "timeout"]
 Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARACTERS)]
 
 
+_STRICT: Final = ConfigDict(extra="forbid")
+
+
 class Wire(BaseModel):
     """Base of everything here: unknown fields are errors."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = _STRICT
 
 
 class FieldError(Wire):
@@ -108,77 +113,100 @@ class Problem(BaseModel):
     request_id: str | None = None
 
 
-# The Atlas form
+# The Atlas form. Hundreds of nodes and edges are made for an answer, from what the graph gave us:
+# models of pydantic, which looks at each of them, took longer than to rank them.
 
 
-class NodeProvenance(Wire):
+@dataclass(kw_only=True)
+class NodeProvenance:
     """Where a node comes from: itself an event, or derived from some; null: does not apply."""
 
-    event_id: str | None = Field(
-        description="Of a derived node: the event that recorded it, or the newest that supports it."
-    )
+    __pydantic_config__: ClassVar = _STRICT
+    event_id: Annotated[
+        str | None,
+        Field(
+            description="Of a derived node: the event that recorded it, or the newest that "
+            "supports it."
+        ),
+    ]
     global_position: ShownPosition | None
     source: Literal["redis"] = "redis"
     occurred_at: ShownMoment | None
     session_id: str | None
     agent_id: str | None
     trace_id: str | None
-    supporting_event_ids: list[str] = Field(
-        default_factory=list,
-        description="Of a derived node: events it comes from, at most 20; of an entity the newest "
-        "that mention it.",
-    )
+    supporting_event_ids: Annotated[
+        list[str],
+        Field(
+            description="Of a derived node: events it comes from, at most 20; of an entity the "
+            "newest that mention it.",
+        ),
+    ] = field(default_factory=list)
 
 
-class Scores(Wire):
+@dataclass
+class Scores:
     """Why a node stands where it stands."""
 
-    decay_score: float = Field(ge=0, le=1, description="Recency, importance, relevance: 1, 1, 1.")
-    relevance_score: float = Field(ge=0, le=1, description="0.5 when nothing was asked.")
-    importance_score: int = Field(ge=1, le=10)
-    rank_score: float = Field(ge=0, description="What the nodes are sorted by.")
+    __pydantic_config__: ClassVar = _STRICT
+    decay_score: Annotated[
+        float, Field(ge=0, le=1, description="Recency, importance, relevance: 1, 1, 1.")
+    ]
+    relevance_score: Annotated[float, Field(ge=0, le=1, description="0.5 when nothing was asked.")]
+    importance_score: Annotated[int, Field(ge=1, le=10)]
+    rank_score: Annotated[float, Field(ge=0, description="What the nodes are sorted by.")]
 
 
-# What is sent is JSON already. `Any`, for pydantic looks at each of a `JsonValue` in Python.
-class Node(Wire):
+@dataclass
+class Node:
     """A node of the graph."""
 
+    __pydantic_config__: ClassVar = _STRICT
     node_id: str
-    type: str = Field(
-        json_schema_extra={"enum": [r.label for r in NODES.values() if not r.operational]}
-    )
-    attributes: dict[str, Any] = Field(description="Properties of its type; null: not set.")
+    type: Annotated[
+        str,
+        Field(json_schema_extra={"enum": [r.label for r in NODES.values() if not r.operational]}),
+    ]
+    attributes: Annotated[
+        dict[str, Any], Field(description="Properties of its type; null: not set.")
+    ]
     provenance: NodeProvenance
     scores: Scores
     retrieval_reason: Literal["direct", "proactive"] = "direct"
     proactive_signal: Literal["recurring_pattern", "entity_context", "retrieval_history"] | None = (
         None
     )
-    depth: int | None = Field(
-        default=None, description="Hops from the asked node in a lineage, from a seed in a query."
-    )
-    found_by: list[Channel] = Field(
-        default_factory=list, description="Channels of a query that found it."
-    )
-    pending: bool = Field(
-        default=False,
-        description="An event that was accepted and is not folded into the graph yet: found by "
-        "its words alone, without edges.",
-    )
-    content: Any = Field(
-        default=None, description="The event's payload, with `include: [content]`."
-    )
-    content_omitted: Literal["too large", "not in the ledger", "ledger away", "sealed"] | None = (
-        Field(default=None, description="Why `content` was asked for and is not here.")
-    )
+    depth: Annotated[
+        int | None,
+        Field(description="Hops from the asked node in a lineage, from a seed in a query."),
+    ] = None
+    found_by: Annotated[
+        Sequence[Channel], Field(description="Channels of a query that found it.")
+    ] = field(default_factory=list)
+    pending: Annotated[
+        bool,
+        Field(
+            description="An event that was accepted and is not folded into the graph yet: found by "
+            "its words alone, without edges.",
+        ),
+    ] = False
+    content: Annotated[
+        Any, Field(description="The event's payload, with `include: [content]`.")
+    ] = None
+    content_omitted: Annotated[
+        Literal["too large", "not in the ledger", "ledger away", "sealed"] | None,
+        Field(description="Why `content` was asked for and is not here."),
+    ] = None
 
 
-class Edge(Wire):
+@dataclass
+class Edge:
     """An edge between two of the returned nodes."""
 
+    __pydantic_config__: ClassVar = _STRICT
     source: str
     target: str
-    type: str = Field(json_schema_extra={"enum": list(EDGES)})
+    type: Annotated[str, Field(json_schema_extra={"enum": list(EDGES)})]
     properties: dict[str, Any]
 
 

@@ -15,6 +15,7 @@ from api.answers import (
     MarkdownResponse,
     add_contents,
     also_markdown,
+    as_json,
     evidence_of,
     subgraph_response,
     wants_markdown,
@@ -156,7 +157,7 @@ class _Answering:
         self._context.cache(
             self._key,
             response,
-            size=lambda: len(response.model_dump_json()),
+            size=lambda: len(as_json(response)),
             sessions=[self._context.query.session_id, *shown],
             projected=projected,
         )
