@@ -28,7 +28,6 @@ from api.retrieval.ranking import (
     Pool,
     Ranked,
     diversified,
-    in_turn,
     ranking,
     ranking_without_standings,
     with_proactive,
@@ -201,8 +200,7 @@ class Retrieval:
             weights=self._services.policy.weights,
             threshold=self._context.settings.answer_threshold,
         )
-        hits = in_turn(gathered.text, gathered.near)
-        return told(reads, asking, hits=hits, vector=gathered.vector, persons=persons)
+        return told(reads, asking, hits=gathered.hits, vector=gathered.vector, persons=persons)
 
     def _activated(self, walk: Walk, timeout_ms: int) -> dict[str, float] | None:
         """What spreading activation reaches; None: not in its time, and another method answers."""
@@ -224,7 +222,7 @@ class Retrieval:
         user_id = self._context.scope.user_id
         return Beside(
             session_ids=summary_ids_seen(tenant, "session", session_id, user_id),
-            event_ids=in_turn(gathered.text, gathered.near)[:BEST_EVENTS],
+            event_ids=gathered.hits[:BEST_EVENTS],
             entity_ids=[seed.entity_id for seed in gathered.entities[:BEST_ENTITIES]],
             history=self._services.shown.events(tenant, session_id),
         )
@@ -274,7 +272,7 @@ class Retrieval:
         They are those that the channels found, the best of them with their neighbours, and those
         that the walk alone has met, the most promising.
         """
-        hits = in_turn(gathered.text, gathered.near)[:MAX_CANDIDATES]
+        hits = gathered.hits[:MAX_CANDIDATES]
         wanted = Wanted(
             around=hits[:MAX_WITH_NEIGHBOURS],
             ids=hits[MAX_WITH_NEIGHBOURS:],

@@ -22,6 +22,7 @@ from api.retrieval.intent import (
     most_important,
 )
 from api.retrieval.query_terms import QueryTerms, name_terms, query_terms
+from api.retrieval.ranking import in_turn
 from api.retrieval.recall import Recall, RecallSeeds, seeds_of
 from api.services import Deadline, ReadContext
 from enrichment.names import EntityType, canonical_name, entity_id
@@ -56,11 +57,13 @@ class Gathered(NamedTuple):
     """What the channels found, each the best first; `vector` is the query's, None without one.
 
     Attributes:
+        hits: ids of what text and vector found, in turn.
         withheld: ids of events that they met and kept from the viewer.
     """
 
     text: list[Hit]
     near: list[Hit]
+    hits: list[str]
     entities: list[Seed]
     vector: list[float] | None
     withheld: frozenset[str]
@@ -128,8 +131,9 @@ class Gathering:
         return Gathered(
             shown.shown,
             near.shown,
-            named.seeds,
-            embedded,
+            in_turn(shown.shown, near.shown),
+            entities=named.seeds,
+            vector=embedded,
             withheld=frozenset(shown.withheld) | frozenset(near.withheld),
         )
 
