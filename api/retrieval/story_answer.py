@@ -30,7 +30,7 @@ from api.retrieval.story_evidence import (
 from api.retrieval.story_features import Features, features_of
 from api.retrieval.story_limits import ORDER
 from api.retrieval.story_ranker import confidence_of, explained, story_scores
-from api.retrieval.story_terms import VALUES, StoryTerms
+from api.retrieval.story_terms import COUNTED, VALUES, StoryTerms
 from consolidation.decay import DecayWeights
 from enrichment.stems import stem_in, words_in
 from enrichment.vocabulary import relation_words
@@ -52,7 +52,6 @@ _ALIKE_ATTEMPT: Final = 0.8
 """Likewise of the words that are said by its tool in its story, or, without a tool, by others."""
 READ_OFF: Final = 0.95
 """That something is known which was read off the events."""
-_COUNTED: Final = frozenset((Operator.COUNT, Operator.USERS))
 _LISTED: Final = frozenset((Operator.PROFILE, Operator.WINDOW))
 """What they ask for is all of it."""
 _TYPES: Final[Mapping[Operator, AnswerType]] = {
@@ -162,7 +161,7 @@ def _proof(
     operator, best = plan.operator, int(order[0])
     if operator in OF_ACTS and _is_not_done(stories, features, plan, best):
         return _Proof(order, order[:1], is_known=False)
-    if operator in _COUNTED:
+    if operator in COUNTED:
         return _of_alike(stories, features, terms, plan=plan, order=order)
     if operator in OF_ACTS and features.acts.whole and features.is_an_act:
         return _Proof(order, order[:1], is_known=True)
@@ -291,6 +290,8 @@ def _alike(stories: Stories, features: Features, terms: StoryTerms, best: int) -
         same &= stories.kind == stories.kind[best]
     if _names_tool(stories, terms, best):
         same &= stories.tool == stories.tool[best]
+    if stories.marks[best]:  # it says how it failed, as the question does
+        same &= stories.marks > 0
     holds = stories.counts > 0
     rarity = numpy.log1p(stories.total / numpy.maximum(stories.holding, 1))
     same &= _holds_alike(holds, rarity, best, _ALIKE)

@@ -41,6 +41,13 @@ BY_FAILURE: Final = frozenset(
     )
 )
 """Operators that ask about what failed."""
+COUNTED: Final = frozenset((Operator.COUNT, Operator.USERS))
+"""Operators that are answered by all events which are alike."""
+_HOW_IT_FAILED: Final = re.compile(
+    r"(?<!\w)(?:tim(?:ed?|ing)[\s-]*outs?|reject\w*|refus\w+|denied|declined|crash\w*|blocked)(?!\w)"
+)
+"""Not just that it failed: which failures are meant is told by what they say."""
+_ERROR_NAMES: Final = ("", "error", "exception")
 
 
 class StoryTerms(NamedTuple):
@@ -114,6 +121,18 @@ def _identifiers(query: str) -> tuple[str, ...]:
     return tuple(one for one in mixed if not _MEASURE.fullmatch(one))[:MAX_IDENTIFIERS]
 
 
+def ways_of_failing(query: str) -> list[str]:
+    """What a question says of how something failed, in lower case."""
+    return _HOW_IT_FAILED.findall(query.lower())
+
+
+def stems_of_ways(ways: Iterable[str]) -> list[str]:
+    """By which an event says that it failed so: "timed out" is one word, too, or `TimeoutError`."""
+    stems = [stem(word) for way in ways for word in words_in(way) if word not in STOP_WORDS]
+    stems += ["timeout" for way in ways if way.startswith("tim")]
+    return [f"{one}{ending}" for one in stems for ending in _ERROR_NAMES]
+
+
 def stories_asked(
     terms: StoryTerms,
     plan: Plan,
@@ -141,7 +160,7 @@ def stories_asked(
         text=terms.text,
         sessions=[*terms.sessions, *([session_id] if plan.session else ())],
         windows=plan.spans,
-        marks=sorted({stem(word) for word in MARKS.get(operator, "").split()}),
+        marks=sorted(_marks(terms, operator)),
         by_window=operator is Operator.WINDOW,
         by_speaker=operator in _BY_SPEAKER,
         by_failure=operator in BY_FAILURE,
@@ -149,3 +168,9 @@ def stories_asked(
         by_cause=operator is Operator.CAUSE,
         by_promise=operator is Operator.PROMISE,
     )
+
+
+def _marks(terms: StoryTerms, operator: Operator) -> set[str]:
+    if operator in COUNTED:
+        return set(stems_of_ways(ways_of_failing(terms.text)))
+    return {stem(word) for word in MARKS.get(operator, "").split()}

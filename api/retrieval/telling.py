@@ -85,7 +85,7 @@ def _by_stories(
     question = stories_asked(terms, plan, hits=hits, vector=vector, session_id=asking.session_id)
     stories = reads.stories(question)
     answer = story_answer(stories, terms, plan, now_ms=asking.now_ms, zone=asking.zone)
-    if wanted is not None and answer.decides and is_unheard_of(stories, terms):
+    if wanted is not None and answer.decides and is_unheard_of(stories, terms, answer.order[0]):
         answer = answer._replace(confidence=0.0)
     return answer
 
