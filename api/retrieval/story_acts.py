@@ -59,7 +59,7 @@ class Acts(NamedTuple):
         """
         if not self.done:
             return None
-        return 0 if _FIRST.search(terms.text) else len(self.done) - 1
+        return 0 if asks_for_first(terms) else len(self.done) - 1
 
 
 NONE: Final = Acts((), not_done=False)
@@ -75,6 +75,11 @@ class _Act(NamedTuple):
 
 
 _WHETHER: Final = (" is ", " was ", " are ", " were ", " has ", " have ", " did ", " does ")
+
+
+def asks_for_first(terms: StoryTerms) -> bool:
+    """Whether of several the first is meant, and not the last."""
+    return _FIRST.search(terms.text) is not None
 
 
 def is_around(plan: Plan, terms: StoryTerms) -> bool:

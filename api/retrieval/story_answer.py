@@ -21,7 +21,9 @@ from api.retrieval.story_evidence import (
     MAX_TOLD,
     around_acts,
     asks_for_all,
+    changed_again,
     happened,
+    is_only_case,
     promises,
     recorded,
     records_of,
@@ -165,6 +167,10 @@ def _proof(
         return _of_alike(stories, features, terms, plan=plan, order=order)
     if operator in OF_ACTS and features.acts.whole and features.is_an_act:
         return _Proof(order, order[:1], is_known=True)
+    if operator is Operator.LESSON and plan.failed and len(again := changed_again(stories, best)):
+        order = _in_front(again, order)
+    if terms.is_topicless and is_only_case(stories, features, plan, best):
+        return _Proof(order, order[:1], is_known=True)
     if is_around(plan, terms) and features.acts.done and not _is_failure(features, plan, best):
         beside = around_acts(stories, features, plan)
         if len(beside):
@@ -233,11 +239,20 @@ def _of_value(
 def _of_time(
     stories: Stories, features: Features, terms: StoryTerms, *, plan: Plan, order: Array
 ) -> _Proof:
-    evidence = happened(stories, plan, order)
+    is_all = asks_for_all(features, stories, terms)
+    evidence = happened(stories, plan, order, is_all=is_all)
     if not len(evidence):
         return _Proof(order, order[:1], is_known=False)
-    is_known = True if asks_for_all(features, stories, terms) else None
+    is_known = True if is_all else None
     return _Proof(order, evidence, is_known=is_known)
+
+
+def nearest_first(answer: StoryAnswer, *, is_before: bool) -> StoryAnswer:
+    """An answer whose evidence is in the order of time, by how near it is to where that begins."""
+    evidence = answer.evidence[::-1] if is_before else answer.evidence
+    order = list(dict.fromkeys([*evidence, *answer.order]))
+    worth = sorted(answer.relevance.values(), reverse=True)
+    return answer._replace(order=order, relevance=dict(zip(order, worth, strict=True)))
 
 
 def _empty(plan: Plan) -> StoryAnswer:

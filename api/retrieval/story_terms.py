@@ -71,6 +71,11 @@ class StoryTerms(NamedTuple):
     text: str
     sessions: tuple[str, ...]
 
+    @property
+    def is_topicless(self) -> bool:
+        """Whether it says how it asks and nothing of what about: "which change caused it?"."""
+        return all(self.is_asking) and not self.identifiers
+
     def telling(self, names: Iterable[str]) -> Array:
         """Which of the words say what the question is about, none of them being somebody's name.
 
@@ -165,7 +170,7 @@ def stories_asked(
         by_speaker=operator in _BY_SPEAKER,
         by_failure=operator in BY_FAILURE,
         by_fact=operator in OF_FACTS or operator is Operator.PROFILE,
-        by_cause=operator is Operator.CAUSE,
+        by_cause=operator in (Operator.CAUSE, Operator.LESSON),
         by_promise=operator is Operator.PROMISE,
     )
 
