@@ -133,12 +133,27 @@ def acts_asked(stories: Stories, roles: Roles, terms: StoryTerms, plan: Plan) ->
 
     acts = list(_acts(stories, roles, meant))
     fitting = covering(acts, with_call, _COVERED)
+    if around:
+        fitting = _called_by_it(terms, fitting)
     if not fitting:  # what it was done to may have been named before
         succeeded = [(act, verbs) for act, verbs in acts if not (act.tried or act.failed)]
         by_story = covering(succeeded, with_story, _ALL)
         fitting = by_story if len(by_story) == 1 else []
     unknown = any(_is_unknown(stories, terms, verbs) for verbs in {verbs for _, verbs in acts})
     return _fitting(stories, fitting, unknown=unknown)
+
+
+def _called_by_it(terms: StoryTerms, fitting: list[tuple[_Act, float]]) -> list[tuple[_Act, float]]:
+    """Of the calls those of the tools whose names say most of what the question says.
+
+    A record that `update_flights` returns has passengers, too; they are changed by
+    `update_passengers`.
+    """
+    says = [
+        sum(one in act.others for one in terms.stems) if act.call >= 0 else 0 for act, _ in fitting
+    ]
+    most = max(says, default=0)
+    return [one for one, said in zip(fitting, says, strict=True) if one[0].call < 0 or said == most]
 
 
 def _fitting(stories: Stories, fitting: list[tuple[_Act, float]], *, unknown: bool) -> Acts:
