@@ -47,7 +47,8 @@ _HOW_IT_FAILED: Final = re.compile(
     r"(?<!\w)(?:tim(?:ed?|ing)[\s-]*outs?|reject\w*|refus\w+|denied|declined|crash\w*|blocked)(?!\w)"
 )
 """Not just that it failed: which failures are meant is told by what they say."""
-_ERROR_NAMES: Final = ("", "error", "exception")
+_TIMED_OUT: Final = ("timeout", "timeouterror", "timeoutexception")
+"""One word for it, and how errors are called that say so."""
 
 
 class StoryTerms(NamedTuple):
@@ -132,10 +133,9 @@ def ways_of_failing(query: str) -> list[str]:
 
 
 def stems_of_ways(ways: Iterable[str]) -> list[str]:
-    """By which an event says that it failed so: "timed out" is one word, too, or `TimeoutError`."""
+    """By which an event says that it failed so."""
     stems = [stem(word) for way in ways for word in words_in(way) if word not in STOP_WORDS]
-    stems += ["timeout" for way in ways if way.startswith("tim")]
-    return [f"{one}{ending}" for one in stems for ending in _ERROR_NAMES]
+    return [*stems, *(_TIMED_OUT if any(way.startswith("tim") for way in ways) else ())]
 
 
 def stories_asked(

@@ -171,3 +171,15 @@ def test_an_object_that_was_named_before_is_of_the_only_act() -> None:
 
     assert told("Who refunded order 4711?", fill).value == "desk"
     assert told("Who refunded order 4712?", fill).confidence < 0.5
+
+
+def test_what_is_changed_is_in_the_name_of_the_tool_before_it_is_in_a_record() -> None:
+    def fill(stories: Told) -> None:
+        for minute, noun in enumerate(("rooms", "guests", "rooms")):
+            tool = f"update_{noun}"
+            stories.add(minute, "message", f"yes, {minute}", author="eva", minute=10 * minute)
+            stories.add(minute, "call", "stay K7Q", tool=tool, minute=10 * minute + 1)
+            stories.add(minute, "result", "K7Q rooms guests", tool=tool, minute=10 * minute + 2)
+
+    assert told("Why did the agent change the guests of stay K7Q?", fill).order[0] == "4"
+    assert told("Why did the agent change the rooms of stay K7Q?", fill).order[0] == "7"
