@@ -21,6 +21,7 @@ from api.retrieval.story_evidence import (
     MAX_TOLD,
     around_acts,
     asks_for_all,
+    asks_for_record,
     changed_again,
     happened,
     is_only_case,
@@ -177,7 +178,7 @@ def _proof(
             return _Proof(_in_front(beside, order), beside, is_known=True, is_exact=True)
     if operator is Operator.WINDOW and plan.spans:
         return _of_time(stories, features, terms, plan=plan, order=order)
-    if operator in VALUES and not features.facts:
+    if operator in VALUES and (asks_for_record(terms) or not features.facts):
         return _of_value(stories, features, terms, plan=plan, order=order)
     return _of_somebody(stories, features, terms, plan=plan, order=order)
 
@@ -189,7 +190,7 @@ def _of_somebody(
     if operator is Operator.PROMISE:
         promised = promises(stories, features, terms)[order]
         return _Proof(order, order[promised][:1], is_known=None if promised.any() else False)
-    if operator is Operator.PROFILE and features.profile:
+    if operator is Operator.PROFILE and features.profile and not asks_for_record(terms):
         saying = {fact.event_id for fact in features.profile}
         return _Proof(order, numpy.flatnonzero([one in saying for one in stories.ids]))
     if operator is Operator.PROFILE:

@@ -89,16 +89,22 @@ def _names(stories: Stories, terms: StoryTerms) -> set[str]:
     return parts | {stem_in(word) for word in terms.words if word in terms.capitalised}
 
 
-_WHOLE: Final = word_set("detail details record information info data profile state status full")
+_RECORD: Final = word_set("detail details record information info data profile")
+_WHOLE: Final = _RECORD | word_set("state status full")
 """Words by which a record is asked for as a whole."""
+
+
+def asks_for_record(terms: StoryTerms) -> bool:
+    """Whether a question asks for the whole record of what it names by an identifier."""
+    return len(terms.identifiers) == 1 and not _RECORD.isdisjoint(terms.text.split())
 
 
 def records_of(stories: Stories, features: Features, terms: StoryTerms) -> Array | None:
     """The records of the one thing that a question asks for as a whole, by its identifier.
 
-    A record is what a tool returned that was called with the identifier and says it too, then what
-    says it of a tool that is named after what the thing is called. The newest first, and those of
-    the session in which it is asked.
+    A record is what a tool returned that was called with the identifier and says it or only looks,
+    then what says it of a tool that is named after what the thing is called. The newest first, and
+    those of the session in which it is asked.
 
     Returns:
         Places; None: something else is asked for, or there is none.
@@ -116,10 +122,14 @@ def records_of(stories: Stories, features: Features, terms: StoryTerms) -> Array
     called = [{stem_in(word) for word in words_in(one.lower())} for one in stories.tools]
     about = numpy.array([left <= words for words in called] + [False], dtype=bool)[stories.tool]
     by_call = numpy.where(calls >= 0, holds[calls], False)
-    records = features.roles.worked & holds & about
+    looks = numpy.array([*map(is_reader, stories.tools), False], dtype=bool)[stories.tool]
+    looked_up = by_call & looks
+    records = features.roles.worked & about & (holds | looked_up)
     if not records.any():
         return None
     first = by_call.astype(int) + stories.in_session
+    if not left:  # no tool can be called after it, so what writes for it is no record of it
+        first += looked_up
     order = numpy.lexsort((-stories.occurred_ms, -first))
     return numpy.asarray(order[records[order]])
 

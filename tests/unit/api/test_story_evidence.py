@@ -10,6 +10,7 @@ import pytest
 from api.retrieval.query_terms import TimeSpan
 from api.retrieval.story_answer import StoryAnswer
 from api.retrieval.story_evidence import MAX_TOLD, beside_labels, happened
+from pipelines.columns.records import StoryFact
 from tests.factories import START_MS
 from tests.unit.api.story_builder import MINUTE_MS, Told
 from tests.unit.api.test_story_answer import answer, asked
@@ -164,6 +165,18 @@ def test_a_promise_is_made_to_whom_the_question_names() -> None:
         stories.add(1, "message", "you will have it on Friday", author="bot", marks=2)
 
     assert told("What did we promise Ann?", fill).confidence == 0.0
+
+
+def test_a_profile_is_what_was_looked_up_by_the_identifier_before_any_fact() -> None:
+    def fill(stories: Told) -> None:
+        stories.add(0, "call", "mia_li_36", tool="get_guest", agent="bot")
+        stories.add(0, "result", "Mia Li, gold", tool="get_guest", agent="bot")
+        stories.add(0, "call", "stay 9 of mia_li_36", tool="book_stay", agent="bot")
+        stories.add(0, "result", "stay 9 mia_li_36", tool="book_stay", agent="bot")
+        stories.facts = [StoryFact("3", "mia_li_36", "has_stay", "9", 0, None)]
+
+    assert told("What is in the profile of customer mia_li_36?", fill).evidence == ["1"]
+    assert told("What do we know about mia_li_36?", fill).evidence == ["3"]
 
 
 def span_of(question: str, fill: Any) -> TimeSpan | None:
