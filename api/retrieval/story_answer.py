@@ -29,6 +29,7 @@ from api.retrieval.story_evidence import (
     recorded,
     records_of,
     stating,
+    with_what_helped,
 )
 from api.retrieval.story_features import Features, features_of
 from api.retrieval.story_limits import ORDER
@@ -202,6 +203,9 @@ def _of_somebody(
         return _Proof(_in_front(first, _in_front(evidence, order)), evidence)
     if operator is Operator.CALLS:
         return _Proof(order, _calls_of(stories, features, int(order[0])))
+    if operator is Operator.SIMILAR and plan.quoted and stories.failed[order[0]]:
+        alike = order[numpy.isin(order, _alike(stories, features, terms, int(order[0])))]
+        order = _in_front(with_what_helped(stories, features, alike), order)
     return _Proof(order, order[:1])
 
 

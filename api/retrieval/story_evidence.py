@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from typing import Final, NamedTuple
 
 import numpy
@@ -235,6 +235,13 @@ def beside_labels(stories: Stories, terms: StoryTerms, plan: Plan) -> TimeSpan |
     if plan.operator is Operator.BEFORE:
         return TimeSpan(begun_ms - DAY_MS, begun_ms)
     return TimeSpan(begun_ms + 1, begun_ms + DAY_MS)
+
+
+def with_what_helped(stories: Stories, features: Features, alike: Array) -> Array:
+    """Failures that are alike, the best first, then what made it work in their stories."""
+    helped = numpy.flatnonzero(features.roles.fixing_call)
+    of_story = (helped[stories.story[helped] == story] for story in stories.story[alike].tolist())
+    return numpy.array(list(dict.fromkeys([*alike, *chain.from_iterable(of_story)])), "i8")
 
 
 _MOST_ACTS: Final = 5

@@ -79,6 +79,15 @@ def test_what_fixed_it_gives_what_was_different_first() -> None:
     assert set(answer(question, stories, plan, terms).order[:2]) <= {"4", "5"}
 
 
+def test_an_error_that_was_met_before_is_followed_by_what_helped() -> None:
+    question = 'Have we seen this before: "Printer jammed"?'
+    plan, terms, stories = asked(question)
+    of_printer(of_printer(stories, 0, "ana"), 1, "ben")
+    stories.add(2, "call", "printer", tool="scan").add(2, "failure", "lamp broken", tool="scan")
+    order = answer(question, stories, plan, terms).order
+    assert (set(order[:2]), set(order[2:4])) == ({"2", "9"}, {"5", "12"})
+
+
 def test_how_often_counts_what_is_alike() -> None:
     question = "How often did the printer jam?"
     plan, terms, stories = asked(question)
