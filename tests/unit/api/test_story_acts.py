@@ -183,3 +183,13 @@ def test_what_is_changed_is_in_the_name_of_the_tool_before_it_is_in_a_record() -
 
     assert told("Why did the agent change the guests of stay K7Q?", fill).order[0] == "4"
     assert told("Why did the agent change the rooms of stay K7Q?", fill).order[0] == "7"
+
+
+def test_an_act_may_be_asked_for_by_its_noun() -> None:
+    def fill(stories: Told) -> None:
+        for minute, tool in enumerate(("git_status", "find_push", "git_push", "git_log")):
+            stories.add(0, "call", "branch feat-9", tool=tool, minute=2 * minute)
+            stories.add(0, "result", "feat-9 push", tool=tool, minute=2 * minute + 1)
+
+    assert told("When was the push of feat-9?", fill).order[0] == "5"
+    assert told("When was the push of feat-8?", fill).confidence < 0.5
