@@ -31,6 +31,7 @@ _MAX_ATTRIBUTE: Final = 2
 """Words of an attribute, as "phone number" has; more tell a story."""
 _THOUGHT: Final = KINDS.index(EventKind.THOUGHT)
 _CALL: Final = KINDS.index(EventKind.CALL)
+_INSTRUCTION: Final = KINDS.index(EventKind.INSTRUCTION)
 _ACTS: Final = tuple(
     KINDS.index(kind) for kind in (EventKind.RESULT, EventKind.DECISION, EventKind.OTHER)
 )
@@ -315,7 +316,9 @@ def _next(around: _Around) -> list[int]:
     if not places:
         away_ms = step * (stories.occurred_ms - stories.occurred_ms[act])
         same = (stories.counts > 0) & (stories.counts[act] > 0)
-        near = numpy.flatnonzero((same.sum(axis=1) >= _SHARED) & (away_ms > 0))
+        near = numpy.flatnonzero(
+            (same.sum(axis=1) >= _SHARED) & (away_ms > 0) & (stories.kind != _INSTRUCTION)
+        )
         places = near[numpy.argsort(away_ms[near], kind="stable")][:_MOST_BESIDE].tolist()
     return [*places[:1], *outcome, *places[1:]]
 
