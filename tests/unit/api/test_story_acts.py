@@ -198,7 +198,7 @@ def test_an_act_may_be_asked_for_by_its_noun() -> None:
 def test_what_an_agent_must_keep_to_comes_after_nothing() -> None:
     def fill(stories: Told) -> None:
         stories.add(0, "other", "order 4711 doubled", type="order.charged", minute=5)
-        stories.add(1, "instruction", "an order may be charged once", minute=6)
+        stories.add(1, "instruction", "order 4711 may be charged once", minute=6)
         stories.add(2, "message", "order 4711 was charged", author="eva", minute=9)
 
     assert told("What happened after order 4711 was charged?", fill).order[0] == "2"
