@@ -15,7 +15,7 @@ from api.retrieval.query_terms import TimeSpan
 from api.retrieval.story_acts import acts_asked, asks_for_first, calls_of
 from api.retrieval.story_features import Features
 from api.retrieval.story_limits import in_time
-from api.retrieval.story_roles import roles_of
+from api.retrieval.story_roles import CALL, roles_of
 from api.retrieval.story_terms import StoryTerms
 from consolidation.decay import DAY_MS
 from enrichment.act_names import first_word, is_reader
@@ -30,7 +30,6 @@ _MAX_SAID: Final = 3
 _MAX_ATTRIBUTE: Final = 2
 """Words of an attribute, as "phone number" has; more tell a story."""
 _THOUGHT: Final = KINDS.index(EventKind.THOUGHT)
-_CALL: Final = KINDS.index(EventKind.CALL)
 _INSTRUCTION: Final = KINDS.index(EventKind.INSTRUCTION)
 _ACTS: Final = tuple(
     KINDS.index(kind) for kind in (EventKind.RESULT, EventKind.DECISION, EventKind.OTHER)
@@ -163,11 +162,11 @@ def happened(stories: Stories, plan: Plan, order: Array, *, is_all: bool) -> Arr
     inside = order[in_time(stories, plan)[order]]
     if is_all:
         turns: Counter[int] = Counter()
-        told = []
+        places = []
         for story in stories.story[inside].tolist():
-            told.append(turns[story])
+            places.append(turns[story])
             turns[story] += 1
-        inside = inside[numpy.argsort(told, kind="stable")]
+        inside = inside[numpy.argsort(places, kind="stable")]
     return in_order(stories, inside[:MAX_TOLD])
 
 
@@ -194,8 +193,8 @@ def is_only_case(stories: Stories, features: Features, plan: Plan, best: int) ->
         return False
     if (flags & stories.in_session).any():
         flags = flags & stories.in_session
-    found = numpy.unique(stories.story[flags])
-    return len(found) == 1 and bool(found[0] == stories.story[best])
+    cases = numpy.unique(stories.story[flags])
+    return len(cases) == 1 and bool(cases[0] == stories.story[best])
 
 
 def changed_again(stories: Stories, best: int) -> Array:
@@ -203,7 +202,7 @@ def changed_again(stories: Stories, best: int) -> Array:
 
     A call that went through at the second try got by; what undid the cause is what solved it.
     """
-    failures = (stories.failed & (stories.story == stories.story[best])).nonzero()[0]
+    failures = numpy.flatnonzero(stories.failed & (stories.story == stories.story[best]))
     again: dict[int, None] = {}
     for cause in numpy.flatnonzero(numpy.isin(stories.leads_to, failures)).tolist():
         later = (stories.story == stories.story[cause]) & (stories.type == stories.type[cause])
@@ -212,7 +211,7 @@ def changed_again(stories: Stories, best: int) -> Array:
         if stories.kind[cause] != MESSAGE:
             again |= dict.fromkeys(numpy.flatnonzero(later).tolist())
     places = numpy.array(list(again), dtype=numpy.int64)
-    is_call = stories.kind[places] == _CALL
+    is_call = stories.kind[places] == CALL
     return numpy.asarray(places[numpy.lexsort((-stories.occurred_ms[places], is_call))])
 
 
