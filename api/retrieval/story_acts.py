@@ -9,7 +9,7 @@ a call that failed did nothing either, and what was only tried is not known to b
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Final, NamedTuple
 
@@ -18,7 +18,7 @@ import numpy
 from api.retrieval.plan import Operator, Plan
 from api.retrieval.story_roles import Roles
 from api.retrieval.story_terms import StoryTerms
-from enrichment.act_names import base, of_tool, of_type, says_verb
+from enrichment.act_names import base, is_reader, of_tool, of_type, says_verb
 from enrichment.stems import same_root, stem
 from pipelines.columns.records import Array, Stories
 
@@ -59,7 +59,7 @@ class Acts(NamedTuple):
         """
         if not self.done:
             return None
-        return 0 if _FIRST.search(terms.text) else len(self.done) - 1
+        return 0 if asks_for_first(terms) else len(self.done) - 1
 
 
 NONE: Final = Acts((), not_done=False)
@@ -75,6 +75,11 @@ class _Act(NamedTuple):
 
 
 _WHETHER: Final = (" is ", " was ", " are ", " were ", " has ", " have ", " did ", " does ")
+
+
+def asks_for_first(terms: StoryTerms) -> bool:
+    """Whether of several the first is meant, and not the last."""
+    return _FIRST.search(terms.text) is not None
 
 
 def is_around(plan: Plan, terms: StoryTerms) -> bool:
@@ -126,14 +131,39 @@ def acts_asked(stories: Stories, roles: Roles, terms: StoryTerms, plan: Plan) ->
     def with_story(act: _Act) -> list[int]:
         return list(range(int(roles.starts[act.place]), act.place + 1))
 
-    acts = list(_acts(stories, roles, meant))
+    nouns = _nouns(terms) if plan.operator is Operator.TIME else {}
+    acts = list(_acts(stories, roles, meant, nouns))
     fitting = covering(acts, with_call, _COVERED)
+    if around:
+        fitting = _called_by_it(terms, fitting)
     if not fitting:  # what it was done to may have been named before
         succeeded = [(act, verbs) for act, verbs in acts if not (act.tried or act.failed)]
         by_story = covering(succeeded, with_story, _ALL)
         fitting = by_story if len(by_story) == 1 else []
     unknown = any(_is_unknown(stories, terms, verbs) for verbs in {verbs for _, verbs in acts})
     return _fitting(stories, fitting, unknown=unknown)
+
+
+def _nouns(terms: StoryTerms) -> dict[str, int]:
+    """Places of the words by which an act is called, by stem: "the push of feat-9"."""
+    return {
+        terms.stems[place]: place
+        for place, word in enumerate(terms.words)
+        if f" the {word} of " in terms.text
+    }
+
+
+def _called_by_it(terms: StoryTerms, fitting: list[tuple[_Act, float]]) -> list[tuple[_Act, float]]:
+    """Of the calls those of the tools whose names say most of what the question says.
+
+    A record that `update_flights` returns has passengers, too; they are changed by
+    `update_passengers`.
+    """
+    says = [
+        sum(one in act.others for one in terms.stems) if act.call >= 0 else 0 for act, _ in fitting
+    ]
+    most = max(says, default=0)
+    return [one for one, said in zip(fitting, says, strict=True) if one[0].call < 0 or said == most]
 
 
 def _fitting(stories: Stories, fitting: list[tuple[_Act, float]], *, unknown: bool) -> Acts:
@@ -161,11 +191,18 @@ def _acts(
     stories: Stories,
     roles: Roles,
     meant: Callable[[frozenset[str], frozenset[str]], frozenset[int]],
+    nouns: Mapping[str, int],
 ) -> Iterator[tuple[_Act, frozenset[int]]]:
     """The acts whose verbs are meant, each with the places of these in the question."""
     tools = [of_tool(name) for name in stories.tools]
     types = [of_type(name) for name in stories.types]
-    by_tool = [meant(verbs, verbs) for verbs, _ in tools]
+    by_noun = [
+        frozenset(nouns[one] for one in words & nouns.keys() if not is_reader(name))
+        for name, (_, words) in zip(stories.tools, tools, strict=True)
+    ]
+    by_tool = [
+        meant(verbs, verbs) | called for (verbs, _), called in zip(tools, by_noun, strict=True)
+    ]
     by_type = [
         (meant(verbs, verbs | others), meant(asked_for, asked_for | others) if asked_for else None)
         for verbs, others, asked_for in types

@@ -21,16 +21,20 @@ from api.retrieval.story_evidence import (
     MAX_TOLD,
     around_acts,
     asks_for_all,
+    asks_for_record,
+    changed_again,
     happened,
+    is_only_case,
     promises,
     recorded,
     records_of,
     stating,
+    with_what_helped,
 )
 from api.retrieval.story_features import Features, features_of
 from api.retrieval.story_limits import ORDER
 from api.retrieval.story_ranker import confidence_of, explained, story_scores
-from api.retrieval.story_terms import VALUES, StoryTerms
+from api.retrieval.story_terms import COUNTED, VALUES, StoryTerms
 from consolidation.decay import DecayWeights
 from enrichment.stems import stem_in, words_in
 from enrichment.vocabulary import relation_words
@@ -52,7 +56,6 @@ _ALIKE_ATTEMPT: Final = 0.8
 """Likewise of the words that are said by its tool in its story, or, without a tool, by others."""
 READ_OFF: Final = 0.95
 """That something is known which was read off the events."""
-_COUNTED: Final = frozenset((Operator.COUNT, Operator.USERS))
 _LISTED: Final = frozenset((Operator.PROFILE, Operator.WINDOW))
 """What they ask for is all of it."""
 _TYPES: Final[Mapping[Operator, AnswerType]] = {
@@ -162,9 +165,13 @@ def _proof(
     operator, best = plan.operator, int(order[0])
     if operator in OF_ACTS and _is_not_done(stories, features, plan, best):
         return _Proof(order, order[:1], is_known=False)
-    if operator in _COUNTED:
+    if operator in COUNTED:
         return _of_alike(stories, features, terms, plan=plan, order=order)
     if operator in OF_ACTS and features.acts.whole and features.is_an_act:
+        return _Proof(order, order[:1], is_known=True)
+    if operator is Operator.LESSON and plan.failed and len(again := changed_again(stories, best)):
+        order = _in_front(again, order)
+    if terms.is_topicless and is_only_case(stories, features, plan, best):
         return _Proof(order, order[:1], is_known=True)
     if is_around(plan, terms) and features.acts.done and not _is_failure(features, plan, best):
         beside = around_acts(stories, features, plan)
@@ -172,7 +179,7 @@ def _proof(
             return _Proof(_in_front(beside, order), beside, is_known=True, is_exact=True)
     if operator is Operator.WINDOW and plan.spans:
         return _of_time(stories, features, terms, plan=plan, order=order)
-    if operator in VALUES and not features.facts:
+    if operator in VALUES and (asks_for_record(terms) or not features.facts):
         return _of_value(stories, features, terms, plan=plan, order=order)
     return _of_somebody(stories, features, terms, plan=plan, order=order)
 
@@ -184,7 +191,7 @@ def _of_somebody(
     if operator is Operator.PROMISE:
         promised = promises(stories, features, terms)[order]
         return _Proof(order, order[promised][:1], is_known=None if promised.any() else False)
-    if operator is Operator.PROFILE and features.profile:
+    if operator is Operator.PROFILE and features.profile and not asks_for_record(terms):
         saying = {fact.event_id for fact in features.profile}
         return _Proof(order, numpy.flatnonzero([one in saying for one in stories.ids]))
     if operator is Operator.PROFILE:
@@ -196,6 +203,9 @@ def _of_somebody(
         return _Proof(_in_front(first, _in_front(evidence, order)), evidence)
     if operator is Operator.CALLS:
         return _Proof(order, _calls_of(stories, features, int(order[0])))
+    if operator is Operator.SIMILAR and plan.quoted and stories.failed[order[0]]:
+        alike = order[numpy.isin(order, _alike(stories, features, terms, int(order[0])))]
+        order = _in_front(with_what_helped(stories, features, alike), order)
     return _Proof(order, order[:1])
 
 
@@ -234,11 +244,20 @@ def _of_value(
 def _of_time(
     stories: Stories, features: Features, terms: StoryTerms, *, plan: Plan, order: Array
 ) -> _Proof:
-    evidence = happened(stories, plan, order)
+    is_all = asks_for_all(features, stories, terms)
+    evidence = happened(stories, plan, order, is_all=is_all)
     if not len(evidence):
         return _Proof(order, order[:1], is_known=False)
-    is_known = True if asks_for_all(features, stories, terms) else None
+    is_known = True if is_all else None
     return _Proof(order, evidence, is_known=is_known)
+
+
+def nearest_first(answer: StoryAnswer, *, is_before: bool) -> StoryAnswer:
+    """An answer whose evidence is in the order of time, by how near it is to where that begins."""
+    evidence = answer.evidence[::-1] if is_before else answer.evidence
+    order = list(dict.fromkeys([*evidence, *answer.order]))
+    worth = sorted(answer.relevance.values(), reverse=True)
+    return answer._replace(order=order, relevance=dict(zip(order, worth, strict=True)))
 
 
 def _empty(plan: Plan) -> StoryAnswer:
@@ -291,6 +310,8 @@ def _alike(stories: Stories, features: Features, terms: StoryTerms, best: int) -
         same &= stories.kind == stories.kind[best]
     if _names_tool(stories, terms, best):
         same &= stories.tool == stories.tool[best]
+    if stories.marks[best]:  # it says how it failed, as the question does
+        same &= stories.marks > 0
     holds = stories.counts > 0
     rarity = numpy.log1p(stories.total / numpy.maximum(stories.holding, 1))
     same &= _holds_alike(holds, rarity, best, _ALIKE)

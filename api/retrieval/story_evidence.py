@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from typing import Final, NamedTuple
 
 import numpy
 
 from api.retrieval.plan import Operator, Plan
 from api.retrieval.plan_phrases import ASKING_WORDS
-from api.retrieval.story_acts import calls_of
+from api.retrieval.query_terms import TimeSpan
+from api.retrieval.story_acts import acts_asked, asks_for_first, calls_of
 from api.retrieval.story_features import Features
 from api.retrieval.story_limits import in_time
+from api.retrieval.story_roles import CALL, roles_of
 from api.retrieval.story_terms import StoryTerms
+from consolidation.decay import DAY_MS
 from enrichment.act_names import first_word, is_reader
 from enrichment.event_kinds import EventKind
 from enrichment.stems import stem_in, words_in
 from enrichment.vocabulary import WRITE_VERBS, word_set
-from pipelines.columns.records import KINDS, Array, Stories
+from pipelines.columns.records import KINDS, MESSAGE, Array, Stories
 
 MAX_TOLD: Final = 10
 """Events that an answer lists."""
@@ -26,6 +30,12 @@ _MAX_SAID: Final = 3
 _MAX_ATTRIBUTE: Final = 2
 """Words of an attribute, as "phone number" has; more tell a story."""
 _THOUGHT: Final = KINDS.index(EventKind.THOUGHT)
+_INSTRUCTION: Final = KINDS.index(EventKind.INSTRUCTION)
+_ACTS: Final = tuple(
+    KINDS.index(kind) for kind in (EventKind.RESULT, EventKind.DECISION, EventKind.OTHER)
+)
+"""Kinds by which something was done, where it did not fail."""
+_OF_ORDER: Final = (Operator.AFTER, Operator.BEFORE)
 
 
 def recorded(stories: Stories, features: Features, terms: StoryTerms, order: Array) -> Array:
@@ -79,16 +89,22 @@ def _names(stories: Stories, terms: StoryTerms) -> set[str]:
     return parts | {stem_in(word) for word in terms.words if word in terms.capitalised}
 
 
-_WHOLE: Final = word_set("detail details record information info data profile state status full")
+_RECORD: Final = word_set("detail details record information info data profile")
+_WHOLE: Final = _RECORD | word_set("state status full")
 """Words by which a record is asked for as a whole."""
+
+
+def asks_for_record(terms: StoryTerms) -> bool:
+    """Whether a question asks for the whole record of what it names by an identifier."""
+    return len(terms.identifiers) == 1 and not _RECORD.isdisjoint(terms.text.split())
 
 
 def records_of(stories: Stories, features: Features, terms: StoryTerms) -> Array | None:
     """The records of the one thing that a question asks for as a whole, by its identifier.
 
-    A record is what a tool returned that was called with the identifier and says it too, then what
-    says it of a tool that is named after what the thing is called. The newest first, and those of
-    the session in which it is asked.
+    A record is what a tool returned that was called with the identifier and says it or only looks,
+    then what says it of a tool that is named after what the thing is called. The newest first, and
+    those of the session in which it is asked.
 
     Returns:
         Places; None: something else is asked for, or there is none.
@@ -106,10 +122,14 @@ def records_of(stories: Stories, features: Features, terms: StoryTerms) -> Array
     called = [{stem_in(word) for word in words_in(one.lower())} for one in stories.tools]
     about = numpy.array([left <= words for words in called] + [False], dtype=bool)[stories.tool]
     by_call = numpy.where(calls >= 0, holds[calls], False)
-    records = features.roles.worked & holds & about
+    looks = numpy.array([*map(is_reader, stories.tools), False], dtype=bool)[stories.tool]
+    looked_up = by_call & looks
+    records = features.roles.worked & about & (holds | looked_up)
     if not records.any():
         return None
     first = by_call.astype(int) + stories.in_session
+    if not left:  # no tool can be called after it, so what writes for it is no record of it
+        first += looked_up
     order = numpy.lexsort((-stories.occurred_ms, -first))
     return numpy.asarray(order[records[order]])
 
@@ -130,10 +150,24 @@ def in_order(stories: Stories, places: Array) -> Array:
     return places[numpy.argsort(stories.occurred_ms[places], kind="stable")]
 
 
-def happened(stories: Stories, plan: Plan, order: Array) -> Array:
-    """The best events of the time that a question limits its answer to, in their order."""
-    inside = in_time(stories, plan)
-    return in_order(stories, order[inside[order]][:MAX_TOLD])
+def happened(stories: Stories, plan: Plan, order: Array, *, is_all: bool) -> Array:
+    """The best events of the time that a question limits its answer to, in their order.
+
+    Args:
+        stories: that were found.
+        plan: of the question.
+        order: places, the best first.
+        is_all: it names no topic: of each story some, so that none is told alone.
+    """
+    inside = order[in_time(stories, plan)[order]]
+    if is_all:
+        turns: Counter[int] = Counter()
+        places = []
+        for story in stories.story[inside].tolist():
+            places.append(turns[story])
+            turns[story] += 1
+        inside = inside[numpy.argsort(places, kind="stable")]
+    return in_order(stories, inside[:MAX_TOLD])
 
 
 def asks_for_all(features: Features, stories: Stories, terms: StoryTerms) -> bool:
@@ -143,6 +177,71 @@ def asks_for_all(features: Features, stories: Stories, terms: StoryTerms) -> boo
         word in ASKING_WORDS or stem in names
         for word, stem in zip(terms.words, terms.stems, strict=True)
     )
+
+
+def is_only_case(stories: Stories, features: Features, plan: Plan, best: int) -> bool:
+    """Whether the best event is of the only story with what a question without a topic asks for.
+
+    What stands behind a failure, or what failed where nothing does; what worked after a failure.
+    """
+    behind = (stories.leads_to >= 0) & ~stories.failed
+    flags = {
+        Operator.CAUSE: behind if behind.any() else stories.failed,
+        Operator.LESSON: features.roles.has_fix,
+    }.get(plan.operator)
+    if flags is None or not flags.any():
+        return False
+    if (flags & stories.in_session).any():
+        flags = flags & stories.in_session
+    cases = numpy.unique(stories.story[flags])
+    return len(cases) == 1 and bool(cases[0] == stories.story[best])
+
+
+def changed_again(stories: Stories, best: int) -> Array:
+    """What was done to the cause of the failures of a story, later: the same kind of change again.
+
+    A call that went through at the second try got by; what undid the cause is what solved it.
+    """
+    failures = numpy.flatnonzero(stories.failed & (stories.story == stories.story[best]))
+    again: dict[int, None] = {}
+    for cause in numpy.flatnonzero(numpy.isin(stories.leads_to, failures)).tolist():
+        later = (stories.story == stories.story[cause]) & (stories.type == stories.type[cause])
+        later &= (stories.tool == stories.tool[cause]) & ~stories.failed
+        later &= stories.occurred_ms > stories.occurred_ms[stories.leads_to[cause]]
+        if stories.kind[cause] != MESSAGE:
+            again |= dict.fromkeys(numpy.flatnonzero(later).tolist())
+    places = numpy.array(list(again), dtype=numpy.int64)
+    is_call = stories.kind[places] == CALL
+    return numpy.asarray(places[numpy.lexsort((-stories.occurred_ms[places], is_call))])
+
+
+def beside_labels(stories: Stories, terms: StoryTerms, plan: Plan) -> TimeSpan | None:
+    """The time after or before what a question calls by the name of a session or of an agent.
+
+    "What happened after the deploy?": `deploy-agent` did something, and no tool is called so. Of
+    several stretches the newest is meant, unless it asks for the first.
+    """
+    columns = [place for place, asking in enumerate(terms.is_asking) if not asking]
+    if plan.operator not in _OF_ORDER or plan.failed is not None or not columns:
+        return None
+    named = stories.labels[:, columns].all(axis=1)
+    acts = named & ~stories.failed & numpy.isin(stories.kind, _ACTS)
+    if not acts.any() or acts_asked(stories, roles_of(stories), terms, plan).done:
+        return None
+    done = numpy.flatnonzero(acts)
+    at_ms = stories.occurred_ms[done]
+    meant = done[(at_ms.argmin() if asks_for_first(terms) else at_ms.argmax())]
+    begun_ms = int(stories.occurred_ms[done[stories.story[done] == stories.story[meant]]].min())
+    if plan.operator is Operator.BEFORE:
+        return TimeSpan(begun_ms - DAY_MS, begun_ms)
+    return TimeSpan(begun_ms + 1, begun_ms + DAY_MS)
+
+
+def with_what_helped(stories: Stories, features: Features, alike: Array) -> Array:
+    """Failures that are alike, the best first, then what made it work in their stories."""
+    helped = numpy.flatnonzero(features.roles.fixing_call)
+    of_story = (helped[stories.story[helped] == story] for story in stories.story[alike].tolist())
+    return numpy.array(list(dict.fromkeys([*alike, *chain.from_iterable(of_story)])), "i8")
 
 
 _MOST_ACTS: Final = 5
@@ -216,7 +315,9 @@ def _next(around: _Around) -> list[int]:
     if not places:
         away_ms = step * (stories.occurred_ms - stories.occurred_ms[act])
         same = (stories.counts > 0) & (stories.counts[act] > 0)
-        near = numpy.flatnonzero((same.sum(axis=1) >= _SHARED) & (away_ms > 0))
+        near = numpy.flatnonzero(
+            (same.sum(axis=1) >= _SHARED) & (away_ms > 0) & (stories.kind != _INSTRUCTION)
+        )
         places = near[numpy.argsort(away_ms[near], kind="stable")][:_MOST_BESIDE].tolist()
     return [*places[:1], *outcome, *places[1:]]
 

@@ -20,7 +20,7 @@ from api.retrieval.fact_words import (
 )
 from api.retrieval.plan import Operator, Plan
 from api.retrieval.story_roles import Roles
-from api.retrieval.story_terms import OF_FACTS, StoryTerms
+from api.retrieval.story_terms import OF_FACTS, VALUES, StoryTerms
 from enrichment.stems import stem_in, words_in
 from pipelines.columns.records import Array, Stories, StoryFact
 
@@ -70,6 +70,7 @@ def within_limits(
     for applies, limit in (
         (bool(facts), numpy.array(by_fact, dtype=bool)),
         (operator is Operator.WINDOW, in_time(stories, plan)),
+        (operator in VALUES, ~stories.asks),
         (operator is Operator.CALLS, roles.call | roles.failed_call),
         (operator is Operator.FAILURES, stories.failed),
         (operator in (Operator.COUNT, Operator.USERS) and plan.failed is True, stories.failed),

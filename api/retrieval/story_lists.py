@@ -15,10 +15,10 @@ from api.retrieval.plan_phrases import ASKING_WORDS
 from api.retrieval.story_acts import REFUSING, is_heard_of
 from api.retrieval.story_answer import READ_OFF, AnswerType, StoryAnswer
 from api.retrieval.story_limits import ORDER
-from api.retrieval.story_terms import StoryTerms
+from api.retrieval.story_terms import StoryTerms, stems_of_ways, ways_of_failing
 from enrichment.act_names import DONE, base
 from enrichment.event_kinds import EventKind
-from enrichment.stems import stem, stem_in, words_in
+from enrichment.stems import stem_in, words_in
 from enrichment.vocabulary import STOP_WORDS
 from pipelines.columns.records import ListAsked, Listed, Stories
 
@@ -61,10 +61,6 @@ _OF_TIME: Final = frozenset(
 )
 """Words for a time, in a question of which the time was understood."""
 _WENT_WRONG: Final = r"(?:went|gone|goes)\s+wrong"
-_HOW_IT_FAILED: Final = (
-    r"tim(?:ed?|ing)[\s-]*outs?|reject\w*|refus\w+|denied|declined|crash\w*|blocked"
-)
-"""Not just that it failed: which failures of a tool are meant is told by what they say."""
 _TOOL_NAME: Final = re.compile(
     r"(?<![\w.])(?:[A-Za-z]\w*(?:[_.]\w+)+|[a-z]{2,}(?:[A-Z][a-z0-9]+)+)(?!\w)"
 )
@@ -93,7 +89,7 @@ def list_asked(query: str, plan: Plan, terms: StoryTerms, session_id: str) -> Li
     topic = _TOOL_NAME.sub(" ", plan.topic)
     words = {word for word in words_in(topic.lower()) if word not in STOP_WORDS}
     identifiers = set(terms.identifiers).difference(map(str.lower, tools))
-    ways = re.findall(rf"(?<!\w)(?:{_HOW_IT_FAILED})(?!\w)", query.lower())
+    ways = ways_of_failing(query)
     is_steady = plan.operator in _STEADY or (
         plan.operator is Operator.CAUSE and _says(query, _WENT_WRONG)
     )
@@ -119,7 +115,7 @@ def list_asked(query: str, plan: Plan, terms: StoryTerms, session_id: str) -> Li
         tools=tools,
         only_tools=failed and _says(query, _CALLS),
         failed=failed,
-        stems=tuple(one for way in ways for one in _stems(way)),
+        stems=tuple(stems_of_ways(ways)),
         by_person=by_person,
         windows=plan.spans,
         newest_first=plan.operator in (Operator.LAST, Operator.FAILURES),
@@ -172,12 +168,20 @@ def acts_answer(query: str, plan: Plan, listed: Listed) -> StoryAnswer:
     return answer if counts else answer._replace(value=None)
 
 
-def is_unheard_of(stories: Stories, terms: StoryTerms) -> bool:
-    """Whether nobody ever said a word of what a question counts."""
-    return any(
-        not asking and not is_heard_of(stories, place)
-        for place, asking in enumerate(terms.is_asking)
-    )
+def is_unheard_of(stories: Stories, terms: StoryTerms, first: str) -> bool:
+    """Whether nobody ever said a word of what a question counts.
+
+    Of a failure that is most of the words: who asks tells in other words what a tool reported.
+
+    Args:
+        stories: that were found.
+        terms: of the question.
+        first: the id of the event that answers it best.
+    """
+    telling = [place for place, asking in enumerate(terms.is_asking) if not asking]
+    unheard = sum(not is_heard_of(stories, place) for place in telling)
+    allowed = len(telling) // 2 if stories.failed[stories.ids.index(first)] else 0
+    return unheard > allowed
 
 
 def _kinds(query: str, plan: Plan) -> tuple[EventKind, ...] | None:
@@ -196,12 +200,6 @@ def _by_person(query: str) -> bool | None:
     if _says(query, rf"(?:the|our|this|an?)\s+(?:{_AGENTS})|you"):
         return False
     return True if _says(query, rf"(?:the|our|this|an?)\s+(?:{_PEOPLE})") else None
-
-
-def _stems(way: str) -> list[str]:
-    """By which an event says how it failed; "timed out" is written as one word, too."""
-    stems = [stem(word) for word in words_in(way) if word not in STOP_WORDS]
-    return [*stems, "timeout"] if way.startswith("tim") else stems
 
 
 def _says(query: str, pattern: str) -> bool:

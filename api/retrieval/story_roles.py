@@ -13,7 +13,7 @@ import numpy
 from enrichment.event_kinds import EventKind
 from pipelines.columns.records import KINDS, MESSAGE, Array, Stories
 
-_CALL: Final = KINDS.index(EventKind.CALL)
+CALL: Final = KINDS.index(EventKind.CALL)
 _RESULT: Final = KINDS.index(EventKind.RESULT)
 
 
@@ -61,7 +61,7 @@ def roles_of(stories: Stories) -> Roles:
     failing = _any(stories.failed, begins)  # without a failure no event has such a role
     for begin, length in zip(begins[failing].tolist(), lengths[failing].tolist(), strict=True):
         ordered.read(begin, begin + length)
-    says, call = stories.kind == MESSAGE, (stories.kind == _CALL) & ~stories.failed
+    says, call = stories.kind == MESSAGE, (stories.kind == CALL) & ~stories.failed
     worked = (stories.kind == _RESULT) & ~stories.failed
     return Roles(
         starts=starts,
@@ -110,7 +110,7 @@ class _Found:
                 if (call := called.get(tool)) is not None:
                     self.arrays["failed_call"][call] = True
                 failures[tool] = place
-            elif self._kinds[place] == _CALL:
+            elif self._kinds[place] == CALL:
                 called[tool] = place
             elif self._kinds[place] == _RESULT and tool in failures:
                 self._fixed(failures.pop(tool), called.get(tool), place)

@@ -41,6 +41,14 @@ BY_FAILURE: Final = frozenset(
     )
 )
 """Operators that ask about what failed."""
+COUNTED: Final = frozenset((Operator.COUNT, Operator.USERS))
+"""Operators that are answered by all events which are alike."""
+_HOW_IT_FAILED: Final = re.compile(
+    r"(?<!\w)(?:tim(?:ed?|ing)[\s-]*outs?|reject\w*|refus\w+|denied|declined|crash\w*|blocked)(?!\w)"
+)
+"""Not just that it failed: which failures are meant is told by what they say."""
+_TIMED_OUT: Final = ("timeout", "timeouterror", "timeoutexception")
+"""One word for it, and how errors are called that say so."""
 
 
 class StoryTerms(NamedTuple):
@@ -63,6 +71,11 @@ class StoryTerms(NamedTuple):
     capitalised: frozenset[str]
     text: str
     sessions: tuple[str, ...]
+
+    @property
+    def is_topicless(self) -> bool:
+        """Whether it says how it asks and nothing of what about: "which change caused it?"."""
+        return all(self.is_asking) and not self.identifiers
 
     def telling(self, names: Iterable[str]) -> Array:
         """Which of the words say what the question is about, none of them being somebody's name.
@@ -114,6 +127,17 @@ def _identifiers(query: str) -> tuple[str, ...]:
     return tuple(one for one in mixed if not _MEASURE.fullmatch(one))[:MAX_IDENTIFIERS]
 
 
+def ways_of_failing(query: str) -> list[str]:
+    """What a question says of how something failed, in lower case."""
+    return _HOW_IT_FAILED.findall(query.lower())
+
+
+def stems_of_ways(ways: Iterable[str]) -> list[str]:
+    """By which an event says that it failed so."""
+    stems = [stem(word) for way in ways for word in words_in(way) if word not in STOP_WORDS]
+    return [*stems, *(_TIMED_OUT if any(way.startswith("tim") for way in ways) else ())]
+
+
 def stories_asked(
     terms: StoryTerms,
     plan: Plan,
@@ -141,11 +165,17 @@ def stories_asked(
         text=terms.text,
         sessions=[*terms.sessions, *([session_id] if plan.session else ())],
         windows=plan.spans,
-        marks=sorted({stem(word) for word in MARKS.get(operator, "").split()}),
+        marks=sorted(_marks(terms, operator)),
         by_window=operator is Operator.WINDOW,
         by_speaker=operator in _BY_SPEAKER,
         by_failure=operator in BY_FAILURE,
         by_fact=operator in OF_FACTS or operator is Operator.PROFILE,
-        by_cause=operator is Operator.CAUSE,
+        by_cause=operator in (Operator.CAUSE, Operator.LESSON),
         by_promise=operator is Operator.PROMISE,
     )
+
+
+def _marks(terms: StoryTerms, operator: Operator) -> set[str]:
+    if operator in COUNTED:
+        return set(stems_of_ways(ways_of_failing(terms.text)))
+    return {stem(word) for word in MARKS.get(operator, "").split()}

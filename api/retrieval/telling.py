@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from api.retrieval.intent import PERSONAL
 from api.retrieval.open_answer import open_answer, open_asked, otherwise_meant
 from api.retrieval.personal import OF_LINES
 from api.retrieval.persons import Asking, PersonAsked, Persons, person_answer, profile_of
 from api.retrieval.plan import Operator, Plan, plan_of
-from api.retrieval.story_answer import StoryAnswer, story_answer
+from api.retrieval.story_answer import StoryAnswer, nearest_first, story_answer
+from api.retrieval.story_evidence import beside_labels
 from api.retrieval.story_lists import (
     acts_answer,
     acts_listed,
@@ -19,6 +21,9 @@ from api.retrieval.story_lists import (
 )
 from api.retrieval.story_terms import stories_asked, story_terms
 from pipelines.columns.reads import ColumnReads
+
+WHAT_HAPPENED: Final = "what happened"
+"""What a question asks for beyond the time that it names."""
 
 
 def told(
@@ -84,8 +89,15 @@ def _by_stories(
             return acts_answer(asking.query, plan, listed)
     question = stories_asked(terms, plan, hits=hits, vector=vector, session_id=asking.session_id)
     stories = reads.stories(question)
+    if (span := beside_labels(stories, terms, plan)) is not None:
+        of_time = plan._replace(
+            operator=Operator.WINDOW, topic=WHAT_HAPPENED, timeless=WHAT_HAPPENED, spans=(span,)
+        )
+        asking = asking._replace(query=WHAT_HAPPENED)
+        answer = _by_stories(reads, asking, of_time, hits=hits, vector=vector)
+        return nearest_first(answer, is_before=plan.operator is Operator.BEFORE)
     answer = story_answer(stories, terms, plan, now_ms=asking.now_ms, zone=asking.zone)
-    if wanted is not None and answer.decides and is_unheard_of(stories, terms):
+    if wanted is not None and answer.decides and is_unheard_of(stories, terms, answer.order[0]):
         answer = answer._replace(confidence=0.0)
     return answer
 

@@ -86,7 +86,10 @@ MEANINGFUL: Sequence[tuple[frozenset[Operator], tuple[str, ...]]] = (
 What is left out is true of the sets that are trained on, and of no other: that a failure stands at
 the fourth place of a story, that what belongs to nobody is the answer.
 """
-NEVER_AGAINST = ("named", "story_named", "theirs", "acted", "behind_failure")
+NEVER_AGAINST = (
+    *("named", "story_named", "theirs", "acted", "behind_failure"),
+    *("words", "story_words", "meaning", "story_meaning", "best_story"),
+)
 """Features that speak for an event, however few examples there are."""
 
 

@@ -88,7 +88,9 @@ class Told:
             words=numpy.array([len(row["text"].split()) for row in rows]),
             asks=numpy.array([row["text"].endswith("?") for row in rows]),
             counts=counts,
-            labels=numpy.zeros(counts.shape, dtype=bool),
+            labels=numpy.array(
+                [[stem in row.get("labels", ()) for stem in stems] for row in rows], dtype=bool
+            ).reshape(counts.shape),
             marks=numpy.array([row.get("marks", 0) for row in rows]),
             fulfilled=numpy.array([row.get("fulfilled", False) for row in rows]),
             holds=numpy.array(

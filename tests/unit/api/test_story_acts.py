@@ -171,3 +171,34 @@ def test_an_object_that_was_named_before_is_of_the_only_act() -> None:
 
     assert told("Who refunded order 4711?", fill).value == "desk"
     assert told("Who refunded order 4712?", fill).confidence < 0.5
+
+
+def test_what_is_changed_is_in_the_name_of_the_tool_before_it_is_in_a_record() -> None:
+    def fill(stories: Told) -> None:
+        for minute, noun in enumerate(("rooms", "guests", "rooms")):
+            tool = f"update_{noun}"
+            stories.add(minute, "message", f"yes, {minute}", author="eva", minute=10 * minute)
+            stories.add(minute, "call", "stay K7Q", tool=tool, minute=10 * minute + 1)
+            stories.add(minute, "result", "K7Q rooms guests", tool=tool, minute=10 * minute + 2)
+
+    assert told("Why did the agent change the guests of stay K7Q?", fill).order[0] == "4"
+    assert told("Why did the agent change the rooms of stay K7Q?", fill).order[0] == "7"
+
+
+def test_an_act_may_be_asked_for_by_its_noun() -> None:
+    def fill(stories: Told) -> None:
+        for minute, tool in enumerate(("git_status", "find_push", "git_push", "git_log")):
+            stories.add(0, "call", "branch feat-9", tool=tool, minute=2 * minute)
+            stories.add(0, "result", "feat-9 push", tool=tool, minute=2 * minute + 1)
+
+    assert told("When was the push of feat-9?", fill).order[0] == "5"
+    assert told("When was the push of feat-8?", fill).confidence < 0.5
+
+
+def test_what_an_agent_must_keep_to_comes_after_nothing() -> None:
+    def fill(stories: Told) -> None:
+        stories.add(0, "other", "order 4711 doubled", type="order.charged", minute=5)
+        stories.add(1, "instruction", "order 4711 may be charged once", minute=6)
+        stories.add(2, "message", "order 4711 was charged", author="eva", minute=9)
+
+    assert told("What happened after order 4711 was charged?", fill).order[0] == "2"

@@ -9,7 +9,13 @@ import pytest
 
 from api.retrieval.plan import Operator, plan_of
 from api.retrieval.ranking import Ranked
-from api.retrieval.story_answer import FIRST_EVENTS, StoryAnswer, merged, story_answer
+from api.retrieval.story_answer import (
+    FIRST_EVENTS,
+    StoryAnswer,
+    merged,
+    nearest_first,
+    story_answer,
+)
 from api.retrieval.story_features import features_of
 from api.retrieval.story_ranker import explained, model, story_scores
 from api.retrieval.story_terms import stories_asked, story_terms
@@ -73,6 +79,15 @@ def test_what_fixed_it_gives_what_was_different_first() -> None:
     assert set(answer(question, stories, plan, terms).order[:2]) <= {"4", "5"}
 
 
+def test_an_error_that_was_met_before_is_followed_by_what_helped() -> None:
+    question = 'Have we seen this before: "Printer jammed"?'
+    plan, terms, stories = asked(question)
+    of_printer(of_printer(stories, 0, "ana"), 1, "ben")
+    stories.add(2, "call", "printer", tool="scan").add(2, "failure", "lamp broken", tool="scan")
+    order = answer(question, stories, plan, terms).order
+    assert (set(order[:2]), set(order[2:4])) == ({"2", "9"}, {"5", "12"})
+
+
 def test_how_often_counts_what_is_alike() -> None:
     question = "How often did the printer jam?"
     plan, terms, stories = asked(question)
@@ -83,6 +98,17 @@ def test_how_often_counts_what_is_alike() -> None:
     assert (given.type, given.value) == ("count", 3)
     assert given.evidence == ["2", "9", "16"]
     assert given.order[:3] == given.evidence
+
+
+def test_how_often_it_failed_in_one_way_counts_no_other_way() -> None:
+    question = "How often did the printer time out?"
+    plan, terms, stories = asked(question)
+    for number, (error, marks) in enumerate((("timeout", 1), ("timeout", 1), ("jammed", 0))):
+        stories.add(number, "call", "label printer", tool="print_label")
+        stories.add(
+            number, "failure", f"printer {error}", tool="print_label", marks=marks, cosine=marks
+        )
+    assert answer(question, stories, plan, terms).evidence == ["1", "3"]
 
 
 def test_which_users_gives_each_once() -> None:
@@ -221,3 +247,53 @@ def test_a_score_is_explained_by_what_counts_most() -> None:
     parts = explained(features, plan, 2, most=200)
     assert sum(parts.values()) == pytest.approx(story_scores(features, plan)[2], abs=0.5)
     assert len(explained(features, plan, 2)) == 5
+
+
+def of_gateway(stories: Told, story: int, **fields: Any) -> Told:
+    """A setting makes a charge fail, which works at the second try; then it is changed back."""
+    change: dict[str, Any] = {"type": "config.changed", "author": "rollout", "agent": "rollout"}
+    failure = 2 + 3 * story
+    return (
+        stories.add(story, "other", "limit 30 to 3", leads_to=failure, minute=1, **change)
+        .add(story, "other", "limit 3 to 30", minute=90, **change)
+        .add(story + 1, "failure", "timeout", tool="charge", minute=10, **fields)
+        .add(story + 1, "call", "again", tool="charge", minute=11)
+        .add(story + 1, "result", "paid", tool="charge", minute=12)
+        .add(story + 1, "message", "thank you", author="ana", minute=13)
+    )
+
+
+def test_what_undid_the_cause_comes_before_a_call_that_got_by() -> None:
+    question = "How was the timeout solved?"
+    plan, terms, stories = asked(question)
+    assert answer(question, of_gateway(stories, 0), plan, terms).order[0] == "1"
+    question = "What was different when the charge went through?"
+    plan, terms, stories = asked(question)
+    assert answer(question, of_gateway(stories, 0), plan, terms).order[0] != "1"
+
+
+def test_a_question_without_a_topic_is_known_where_there_is_one_case() -> None:
+    question = "Which change caused the failure?"
+    plan, terms, stories = asked(question)
+    alone = answer(question, of_gateway(stories, 0), plan, terms)
+    assert alone.order[0] == "0"
+    assert alone.confidence > 0.9
+    of_gateway(stories, 2)
+    stories.add(4, "failure", "disk full", tool="save")
+    assert answer(question, stories, plan, terms).confidence < 0.5
+
+
+def test_a_question_with_a_topic_is_not_known_by_its_only_case() -> None:
+    question = "Which change caused the outage of the zeppelin?"
+    plan, terms, stories = asked(question)
+    assert answer(question, of_gateway(stories, 0), plan, terms).confidence < 0.5
+
+
+def test_what_is_nearest_in_time_comes_first() -> None:
+    plan, terms, stories = asked("What happened between 09:00 and 12:00?")
+    given = answer("", of_printer(stories, 0, "ana"), plan, terms)._replace(evidence=["4", "6"])
+    after, before = (nearest_first(given, is_before=one) for one in (False, True))
+    assert (after.order[:2], before.order[:2]) == (["4", "6"], ["6", "4"])
+    worth = [after.relevance[one] for one in after.order]
+    assert worth == sorted(worth, reverse=True)
+    assert set(after.order) == set(given.order)

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy
 import pytest
 
+from api.retrieval.query_terms import TimeSpan
 from api.retrieval.story_answer import StoryAnswer
-from tests.unit.api.story_builder import Told
+from api.retrieval.story_evidence import MAX_TOLD, beside_labels, happened
+from pipelines.columns.records import StoryFact
+from tests.factories import START_MS
+from tests.unit.api.story_builder import MINUTE_MS, Told
 from tests.unit.api.test_story_answer import answer, asked
 
 
@@ -160,3 +165,66 @@ def test_a_promise_is_made_to_whom_the_question_names() -> None:
         stories.add(1, "message", "you will have it on Friday", author="bot", marks=2)
 
     assert told("What did we promise Ann?", fill).confidence == 0.0
+
+
+def test_a_profile_is_what_was_looked_up_by_the_identifier_before_any_fact() -> None:
+    def fill(stories: Told) -> None:
+        stories.add(0, "call", "mia_li_36", tool="get_guest", agent="bot")
+        stories.add(0, "result", "Mia Li, gold", tool="get_guest", agent="bot")
+        stories.add(0, "call", "stay 9 of mia_li_36", tool="book_stay", agent="bot")
+        stories.add(0, "result", "stay 9 mia_li_36", tool="book_stay", agent="bot")
+        stories.facts = [StoryFact("3", "mia_li_36", "has_stay", "9", 0, None)]
+
+    assert told("What is in the profile of customer mia_li_36?", fill).evidence == ["1"]
+    assert told("What do we know about mia_li_36?", fill).evidence == ["3"]
+
+
+def span_of(question: str, fill: Any) -> TimeSpan | None:
+    plan, terms, stories = asked(question)
+    fill(stories)
+    return beside_labels(stories.stories(), terms, plan)
+
+
+def of_rollout(stories: Told) -> None:
+    """An agent that is called after what it does applies two changes; somebody complains."""
+    labels = ("rollout",)
+    (
+        stories.add(0, "message", "please lower it", labels=labels, author="maya", minute=1)
+        .add(0, "call", "3", tool="apply", labels=labels, minute=2)
+        .add(0, "result", "applied", tool="apply", labels=labels, minute=3)
+        .add(1, "message", "it is slow", author="ana", minute=20)
+        .add(2, "result", "applied", tool="apply", labels=labels, minute=500)
+    )
+
+
+def test_what_is_called_like_a_session_or_an_agent_begins_with_its_first_act() -> None:
+    day, at = 24 * 60 * MINUTE_MS, START_MS + 500 * MINUTE_MS
+    assert span_of("What happened after the rollout?", of_rollout) == TimeSpan(at + 1, at + day)
+    assert span_of("What happened before the rollout?", of_rollout) == TimeSpan(at - day, at)
+    first = START_MS + 3 * MINUTE_MS
+    span = span_of("What happened after the first rollout?", of_rollout)
+    assert span == TimeSpan(first + 1, first + day)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "What happened after the zeppelin?",  # nobody is called so
+        "What happened after the rollout failed?",  # a failure is meant
+        "What happened after it was applied?",  # a tool is called so
+        "Who did the rollout?",
+    ],
+)
+def test_what_is_no_name_of_a_session_gives_no_time(question: str) -> None:
+    assert span_of(question, of_rollout) is None
+
+
+def test_all_of_a_time_tells_some_of_each_story() -> None:
+    plan, _, stories = asked("What happened yesterday?")
+    plan = plan._replace(spans=(TimeSpan(START_MS, START_MS + 10_000 * MINUTE_MS),))
+    for number in range(MAX_TOLD):
+        stories.add(0, "other", f"door {number}", minute=number)
+    stories.add(1, "other", "lights", minute=30)
+    order = numpy.arange(MAX_TOLD + 1)
+    assert MAX_TOLD in happened(stories.stories(), plan, order, is_all=True)
+    assert MAX_TOLD not in happened(stories.stories(), plan, order, is_all=False)

@@ -56,6 +56,13 @@ def test_an_operator_is_answered_by_what_it_asks_for(question: str, ids: list[st
     assert within(question, payment(asked_of(question))) == ids
 
 
+def test_a_value_is_stated_by_nothing_that_asks_for_it() -> None:
+    question = "What is the port of the printer?"
+    told = asked_of(question).add(0, "message", "which port has the printer?", author="ana")
+    assert within(question, told) == ["0"]
+    assert within(question, told.add(0, "message", "printer port 9100")) == ["1"]
+
+
 def test_a_limit_that_leaves_nothing_does_not_hold() -> None:
     question = "Which calls failed?"
     told = asked_of(question).add(0, "message", "nothing failed", author="ana")

@@ -9,11 +9,18 @@ import pytest
 
 from api.retrieval.plan import plan_of
 from api.retrieval.story_answer import StoryAnswer
-from api.retrieval.story_lists import acts_answer, acts_listed, list_answer, list_asked
+from api.retrieval.story_lists import (
+    acts_answer,
+    acts_listed,
+    is_unheard_of,
+    list_answer,
+    list_asked,
+)
 from api.retrieval.story_terms import story_terms
 from enrichment.event_kinds import EventKind
 from pipelines.columns.records import ListAsked, Listed
 from tests.factories import START_MS
+from tests.unit.api.test_story_answer import asked
 
 NOW_MS = START_MS + int(timedelta(days=40).total_seconds() * 1_000)
 CALLS, MESSAGES = (EventKind.CALL,), (EventKind.MESSAGE,)
@@ -72,7 +79,7 @@ def answered(question: str, listed: Listed = TOLD) -> StoryAnswer:
             {
                 "failed": True,
                 "tools": ("charge_card",),
-                "stems": ("tim", "timeout"),
+                "stems": ("tim", "timeout", "timeouterror", "timeoutexception"),
             },
         ),
         (
@@ -179,3 +186,18 @@ def test_what_was_done_is_counted_by_verb_and_object(question: str, words: str, 
 def test_what_counts_no_acts_is_left_to_others(question: str) -> None:
     plan = plan_of(question, NOW_MS)
     assert acts_listed(question, plan, story_terms(question, plan), "s-1") is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "is_unheard"),
+    [
+        ("result", "lift block door", False),
+        ("result", "lift block", True),
+        ("failure", "lift block", False),  # a tool has another word for what the asker says
+        ("failure", "lift", True),
+    ],
+)
+def test_what_failed_may_be_told_in_other_words(kind: str, said: str, is_unheard: bool) -> None:
+    _, terms, stories = asked("How many times did the lift block the door?")
+    stories.add(0, kind, said, tool="run")
+    assert is_unheard_of(stories.stories(), terms, "0") is is_unheard
