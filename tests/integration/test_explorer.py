@@ -20,9 +20,14 @@ from api.browse_schemas import FactHistory, SessionEvents, SessionsPage
 from api.routes.explorer import FILES
 from api.schemas import AtlasResponse
 from pipelines.cli.main import app as cli
+from pipelines.graph.memory import MemoryGraph
+from pipelines.ledger.registry import verified
 from pipelines.local.servers import Neo4jServer, ValkeyServer
 from pipelines.operations.demo import CHANGE, FAILURE, QUESTIONS, TOOLS
 from pipelines.operations.demo import ROOT as ROOT_CAUSE
+from pipelines.proof.report import EVERYTHING
+from pipelines.proof.targets import difference_of
+from pipelines.work.runner import Runner
 from projections.events import DEFAULT_TENANT
 from projections.schema import EDGES, REFERENCES
 from tests.architecture.test_house import ROOT
@@ -32,6 +37,7 @@ from tests.integration.explorer_support import (
     ANA_KEY,
     BOUND_ADMIN_KEY,
     CHROMIUM,
+    HABIT,
     NO_CHROMIUM,
     SEALED,
     ZOE,
@@ -41,6 +47,7 @@ from tests.integration.explorer_support import (
     explored,
 )
 from tests.integration.facts_support import OTHER
+from tests.memory_stack import PROJECTING, QUICK
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
@@ -71,6 +78,7 @@ PLACES = {
     "operations": "operations",
     "user": f"user/{ANA}",
     "days": "days?a=2026-03-03&b=2026-03-04",
+    "difference": "difference",
 }
 
 
@@ -298,6 +306,47 @@ def test_dead_letters_are_for_operators_of_the_tenant(api: Api, client: httpx.Cl
         assert (asked.status_code, asked.json()) == (202, {"asked": 0})
     with api.client(None) as nobody:
         assert_problem(nobody.get("/v1/admin/dead-letters"), 401, "unauthenticated")
+
+
+def test_targets_are_told_to_operators_with_proofs_and_what_differs_of_the_tenant(
+    api: Api, client: httpx.Client, memory: Explored
+) -> None:
+    client.params = {}
+    compare(memory)
+    document = client.get("/v1/admin/targets").json()
+    (blue,) = document["targets"]
+    assert (blue["name"], blue["state"]) == ("blue", "active")
+    assert [(one["stage"], one["differences"]) for one in blue["proofs"]] == [("projection", 0)]
+    told = document["comparison"]
+    assert (told["first"], told["second"], told["same"]) == ("blue", "green", False)
+    entities = {one["type"]: one for one in told["types"]}["Entity"]
+    assert entities["only_first"] > 5
+    assert (entities["only_second"], entities["different"]) == (0, 0)
+    assert {one["key"][0] for one in told["examples"]} == {DEFAULT_TENANT}
+    assert "gateway" not in str(told), "no value"
+    with api.client(OTHER_KEY) as stranger:
+        others = stranger.get("/v1/admin/targets").json()["comparison"]
+        assert {one["key"][0] for one in others["examples"]} == {OTHER}
+    for key in (READ_KEY, ANA_KEY, BOUND_ADMIN_KEY):
+        with api.client(key) as refused:
+            assert_problem(refused.get("/v1/admin/targets"), 403, "forbidden")
+    problem = assert_problem(
+        client.get("/v1/admin/targets", params={"tenant": OTHER}), 422, "invalid-input"
+    )
+    assert problem["errors"][0]["field"] == "tenant"
+
+
+def compare(memory: Explored) -> None:
+    """As commands do: prove the graph, and compare it with one that only the first stage made."""
+    stack = memory.enriched.stack
+    services = stack.services
+    services.reports.put(verified("projection", "blue", differences=0, duration_s=0.1))
+    green = MemoryGraph()
+    plain = Runner(PROJECTING, green, target="green", policy=QUICK)
+    plain.prepare(stack.ledger.partitions)
+    stack.fold(runner=plain)
+    found = difference_of(stack.graph, green, EVERYTHING)
+    services.comparisons.put(("blue", "green"), found.tenants, behind=found.behind)
 
 
 @pytest.mark.parametrize("path", NEW_ROUTES)
@@ -626,6 +675,27 @@ def test_facts_are_told_over_time_with_what_contradicted_them(
     expect(needs.last.get_by_role("link", name="said again by this event")).to_be_visible()
 
 
+def test_what_several_sessions_of_a_user_show_is_told_with_its_proofs(
+    operator: Explorer, page: Page
+) -> None:
+    operator.open(PLACES["user"])
+    seen = page.locator(".card").filter(has_text="Seen in several sessions")
+    expect(seen.get_by_role("heading", level=3)).to_have_text(
+        ["Habits", "What works for them", "What they speak of"]
+    )
+    habit = seen.locator(".trait").filter(has_text=HABIT)
+    expect(habit.locator(".figure")).to_have_text("0.75")
+    habit.get_by_text("3 sessions").click()
+    habit.get_by_role("link", name="the newest event that shows it").click()
+    expect(page.locator("h1")).to_contain_text("order.charged_twice")
+
+
+def test_of_a_user_without_habits_it_is_said_what_they_need(operator: Explorer, page: Page) -> None:
+    operator.open("user/cust-ben")
+    seen = page.locator(".card").filter(has_text="Seen in several sessions")
+    expect(seen).to_contain_text("at least three sessions")
+
+
 def test_the_memory_is_read_as_it_was(operator: Explorer, page: Page) -> None:
     operator.open(PLACES["session"])
     slider = page.get_by_label("Position in the ledger")
@@ -652,6 +722,23 @@ def test_operations_tell_readiness_and_dead_letters(operator: Explorer, page: Pa
     expect(letters.get_by_role("button", name="Try again")).to_be_enabled()
 
 
+def test_graphs_are_told_with_their_proofs_and_how_two_of_them_differ(
+    operator: Explorer, page: Page, memory: Explored
+) -> None:
+    compare(memory)
+    operator.open("operations")
+    graphs = page.locator(".card").filter(has_text="Graphs of this ledger")
+    expect(graphs.locator(".target")).to_have_text(re.compile("^blue answers questions proved"))
+    graphs.get_by_role("link", name="What blue and green held differently").click()
+    expect(page.locator("h1")).to_have_text("How two graphs differ")
+    row = page.locator(".differing tbody tr").filter(has_text=re.compile("^entity"))
+    expect(row.locator("td").nth(1)).to_have_text("")
+    expect(page.locator(".note")).to_contain_text("enrichment lacked")
+    some = page.locator(".differs").filter(has_text="only in blue").filter(has_text="scope")
+    some.get_by_role("link").first.click()
+    expect(page.locator("h1")).to_have_text("checkout-4711")
+
+
 def test_a_key_of_one_user_shows_that_user_alone(browser: Browser, api: Api) -> None:
     explorer = Explorer(browser, api.url)
     explorer.login(ANA_KEY)
@@ -663,7 +750,7 @@ def test_a_key_of_one_user_shows_that_user_alone(browser: Browser, api: Api) -> 
     assert "checkout-4712" not in text
     expect(page.get_by_label("Memory of")).to_have_count(0)
     explorer.open("operations")
-    expect(page.get_by_text("Only a key with the role admin")).to_be_visible()
+    expect(page.get_by_text("Only a key with the role admin")).to_have_count(2)
     assert explorer.wrong == []
     explorer.context.close()
 
