@@ -31,6 +31,7 @@ from pipelines.work.runner import Runner
 from projections.events import DEFAULT_TENANT
 from projections.schema import EDGES, REFERENCES
 from tests.architecture.test_house import ROOT
+from tests.fakes.stages import PROJECTING, QUICK
 from tests.integration.api_support import ADMIN_KEY, OTHER_KEY, READ_KEY, Api, assert_problem
 from tests.integration.explorer_support import (
     ANA,
@@ -47,7 +48,6 @@ from tests.integration.explorer_support import (
     explored,
 )
 from tests.integration.facts_support import OTHER
-from tests.memory_stack import PROJECTING, QUICK
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
