@@ -83,15 +83,15 @@ def _proof(stage: str, report: Report) -> ProofItem:
     )
 
 
-def _comparison(found: Comparison) -> ComparisonItem:
+def _comparison(last: Comparison) -> ComparisonItem:
     return ComparisonItem(
-        first=found.first,
-        second=found.second,
-        ended_at=timestamp_text(found.ended_at_ms),
-        same=not found.types,
-        behind=found.behind,
-        types=[TypeDifferenceItem(**_known(TypeDifferenceItem, one)) for one in found.types],
-        examples=[DifferenceExample(**one) for one in found.examples],
+        first=last.first,
+        second=last.second,
+        ended_at=timestamp_text(last.ended_at_ms),
+        same=not last.types,
+        behind=last.behind,
+        types=[TypeDifferenceItem(**_known(TypeDifferenceItem, one)) for one in last.types],
+        examples=[DifferenceExample(**one) for one in last.examples],
     )
 
 

@@ -284,9 +284,9 @@ def diff(
     services = invocation.services
     services.active()
     left, right = (services.graph(services.targets.get(name)) for name in (first, second))
-    found = difference_of(left, right, Scope(tenant=tenant))
-    document, names = found.as_dict(), (first, second)
-    services.comparisons.put(names, found.tenants, behind=found.behind, tenant=tenant)
+    difference = difference_of(left, right, Scope(tenant=tenant))
+    document, names = difference.as_dict(), (first, second)
+    services.comparisons.put(names, difference.tenants, behind=difference.behind, tenant=tenant)
     invocation.answer(
         {"first": first, "second": second, **document},
         lambda out: show_difference_of(out, document, first, second),

@@ -45,20 +45,20 @@ def top(
     of the embedded services, or --api. With --json each interval is one line. The exit code is 3
     when the graph cannot be reached.
     """
-    asked = _api(invocation, api, key_file)
-    before = look(invocation.services, asked)
+    source = _api(invocation, api, key_file)
+    before = look(invocation.services, source)
     if once:
-        document = _next(invocation, asked, before, interval_s)[1]
+        document = _next(invocation, source, before, interval_s)[1]
         invocation.answer(document, lambda out: out.print(picture(document, [document])))
         return AWAY if document["errors"] else OK
     if invocation.json:
         while True:
-            before, document = _next(invocation, asked, before, interval_s)
+            before, document = _next(invocation, source, before, interval_s)
             write_json_line(document)
     shown: deque[dict[str, Any]] = deque(maxlen=_KEPT)
     with suppress(KeyboardInterrupt), Live(console=invocation.out, auto_refresh=False) as live:
         while True:
-            before, document = _next(invocation, asked, before, interval_s)
+            before, document = _next(invocation, source, before, interval_s)
             shown.append(document)
             live.update(picture(document, shown), refresh=True)
     return OK
@@ -98,8 +98,8 @@ def picture(document: Mapping[str, Any], shown: Iterable[Mapping[str, Any]]) -> 
         missing = document["api_missing"] or "it has just begun to answer"
         parts.append(f"[dim]questions[/dim] [yellow]{escape(missing)}[/yellow]")
     else:
-        asked = [e["api"]["queries_per_s"] for e in earlier if e["api"] is not None]
-        parts += [_line("questions", api["queries_per_s"], asked), *_latency(api)]
+        questions = [e["api"]["queries_per_s"] for e in earlier if e["api"] is not None]
+        parts += [_line("questions", api["queries_per_s"], questions), *_latency(api)]
     parts.append(_memory(document["memory"]))
     parts += [
         f"[red]partition {partition} halted: {escape(reason)} (recollect recover)[/red]"
@@ -120,7 +120,7 @@ def _stages(stages: Mapping[str, Any]) -> Table:
         if not stage["started"]:
             table.add_row(f"[bold]{name}[/bold]", "[dim]never started[/dim]")
             continue
-        table.add_row(
+        cells = (
             f"[bold]{name}[/bold]",
             f"[{'yellow' if lag else 'green'}]{lag:,}[/]",
             f"{stage['lag_seconds']:.1f}",
@@ -128,6 +128,7 @@ def _stages(stages: Mapping[str, Any]) -> Table:
             "[red]it holds[/red]" if stage["held"] else _catching_up(lag, stage["folded_per_s"]),
             f"[{'red' if letters else 'green'}]{letters:,}[/]",
         )
+        table.add_row(*cells)
     return table
 
 

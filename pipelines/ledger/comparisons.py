@@ -92,6 +92,6 @@ class Comparisons:
 
     def last(self, tenant: str) -> Comparison | None:
         """What was found of a tenant; None: nobody compared, or it was not kept."""
-        own, of_all = call_patiently(lambda: self._redis.hmget(self._key, tenant, _ALL))
-        stored = cast("bytes | None", own or of_all)
+        of_tenant, of_all = call_patiently(lambda: self._redis.hmget(self._key, tenant, _ALL))
+        stored = cast("bytes | None", of_tenant or of_all)
         return None if stored is None else Comparison(**json.loads(stored))

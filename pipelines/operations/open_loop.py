@@ -41,7 +41,7 @@ class Timings:
         with self._guard:
             took = sorted(self._took_ms)
             p50, p95, p99 = (_quantile(took, share) for share in (0.5, 0.95, 0.99))
-            return Latency(name, rate, len(took), p50, p95, p99, self._failed)
+            return Latency(name, rate, len(took), p50=p50, p95=p95, p99=p99, failed=self._failed)
 
 
 def measured(

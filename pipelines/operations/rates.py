@@ -163,9 +163,9 @@ def _growth(
 ) -> dict[Labels, float]:
     """How much counters have grown, by their labels; one that began again counts from 0."""
     grown = {}
-    for (own, labels), value in after.items():
-        if own == name and chosen(dict(labels)):
-            was = before.get((own, labels), 0.0)
+    for (series, labels), value in after.items():
+        if series == name and chosen(dict(labels)):
+            was = before.get((series, labels), 0.0)
             grown[labels] = value - was if value >= was else value
     return grown
 

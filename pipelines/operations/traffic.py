@@ -99,12 +99,12 @@ def run(place: Place, load: Load, progress: Callable[[int, int, str], None]) -> 
         except client.RecollectError as error:
             raise OperationFailed(reason=f"{place.url}: {error}") from None
         work = _Work(memory, client.RecollectError, load)
-        asked = work.run(progress)
+        answers = work.run(progress)
     api = RunningApi(place.url, place.key)
     behind = _behind(api)
     return Outcome(
         events=work.events.latency("events", work.logged / work.took_s),
-        questions=asked,
+        questions=answers,
         sessions=work.begun,
         errors=dict(work.errors.most_common()),
         behind=behind,
@@ -127,7 +127,8 @@ class _Work:
         self.events = Timings()
         self.errors: Counter[str] = Counter()
         self.begun = self.logged = 0
-        self.took_s = load.for_s
+        # until the last agent was through; questions may take longer to be answered
+        self.took_s = 1e-9
         self._memory = memory
         self._refused = refused
         self._load = load
@@ -149,7 +150,7 @@ class _Work:
             thread.start()
         count = round(load.questions * load.for_s)
         chance = random.Random(load.seed)
-        asked = measured(
+        answers = measured(
             "questions",
             lambda number: self._ask(chance, number),
             rate=load.questions or 1.0,
@@ -157,10 +158,9 @@ class _Work:
         )
         for thread in agents:
             thread.join()
-        self.took_s = time.perf_counter() - begun_s
         telling.set()
         teller.join()
-        return asked
+        return answers
 
     def _tell(
         self, over: threading.Event, begun_s: float, progress: Callable[[int, int, str], None]
@@ -174,20 +174,22 @@ class _Work:
         """Be an agent: one session after the other, a step whenever it is due."""
         load = self._load
         pace_s = load.agents / load.rate
-        begun_s += pace_s * number / load.agents
-        dues = iter([begun_s + pace_s * step for step in range(round(load.for_s / pace_s))])
+        first_s = begun_s + pace_s * number / load.agents
+        dues = iter([first_s + pace_s * step for step in range(round(load.for_s / pace_s))])
         due_s = next(dues, None)
         while due_s is not None:
             story = self._next()
             with self._memory.session(story.session_id, agent=story.agent, user=story.user) as told:
                 for step in story.steps:
                     if due_s is None:
-                        return
+                        break
                     time.sleep(max(0.0, due_s - time.perf_counter()))
                     self._log(told, step._asdict(), due_s)
                     due_s = next(dues, None)
             with self._guard:
                 self._told.append(story)
+        with self._guard:
+            self.took_s = max(self.took_s, time.perf_counter() - begun_s)
 
     def _next(self) -> Story:
         with self._guard:
@@ -220,11 +222,11 @@ class _Work:
 
 def _behind(api: RunningApi) -> dict[str, int]:
     """How many entries each stage has not folded, as the API sees it."""
-    found: dict[str, int] = {}
+    behind: dict[str, int] = {}
     for (name, labels), value in samples_of(api.metrics()).items():
         if name == LAG:
-            found[dict(labels)["stage"]] = round(value)
-    return found
+            behind[dict(labels)["stage"]] = round(value)
+    return behind
 
 
 def _caught_up_s(
@@ -235,16 +237,16 @@ def _caught_up_s(
 ) -> dict[str, float | None]:
     """Seconds until a stage had nothing to fold any more."""
     begun_s = time.monotonic()
-    found: dict[str, float | None] = dict.fromkeys(behind)
+    took_s: dict[str, float | None] = dict.fromkeys(behind)
     for passed_s in _looks(begun_s, patience_s):
         with suppress(OperationFailed):  # busy: it is asked again
             for stage, entries in _behind(api).items():
-                if not entries and found.get(stage) is None:
-                    found[stage] = round(passed_s, 1)
-        if None not in found.values():
+                if not entries and took_s.get(stage) is None:
+                    took_s[stage] = round(passed_s, 1)
+        if None not in took_s.values():
             break
         progress(round(passed_s), round(patience_s), "stages catch up")
-    return found
+    return took_s
 
 
 def _looks(begun_s: float, patience_s: float) -> Iterator[float]:
