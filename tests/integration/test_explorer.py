@@ -31,6 +31,7 @@ from pipelines.work.runner import Runner
 from projections.events import DEFAULT_TENANT
 from projections.schema import EDGES, REFERENCES
 from tests.architecture.test_house import ROOT
+from tests.explorer_tasks import TASKS, Look, Task, done
 from tests.fakes.stages import PROJECTING, QUICK
 from tests.integration.api_support import ADMIN_KEY, OTHER_KEY, READ_KEY, Api, assert_problem
 from tests.integration.explorer_support import (
@@ -40,8 +41,6 @@ from tests.integration.explorer_support import (
     CHROMIUM,
     HABIT,
     NO_CHROMIUM,
-    SEALED,
-    ZOE,
     Explored,
     Explorer,
     chromium,
@@ -511,22 +510,6 @@ def test_a_wrong_key_is_refused_and_a_right_one_stays_for_the_tab(
     explorer.context.close()
 
 
-def test_why_a_payment_failed_is_found_by_clicking(operator: Explorer, page: Page) -> None:
-    operator.open("sessions")
-    page.get_by_label("with failures").check()
-    failing = page.locator(".sessions li.failing")
-    expect(failing).to_have_count(3)
-    page.get_by_role("link", name=re.compile("^order.charged_twice")).click()
-    why = page.get_by_role("list", name="Causes, the nearest first")
-    expect(why.locator(".step")).to_have_count(12)
-    expect(why).to_contain_text("gateway did not answer within 3 s")
-    why.get_by_role("link", name=re.compile("^config.changed")).click()
-    expect(page.locator("h1")).to_contain_text("payments.gateway.timeout_s")
-    expect(page.locator(".json")).to_contain_text("r2209")
-    page.get_by_role("link", name="deploy-88").first.click()
-    expect(page.locator("h1")).to_have_text("deploy-88")
-
-
 def test_a_session_is_a_timeline_with_spans_failures_and_retries(
     operator: Explorer, page: Page
 ) -> None:
@@ -802,69 +785,25 @@ def test_the_first_paint_comes_within_a_second(browser: Browser, api: Api) -> No
 # -- what is written, last: the memory is another one afterwards -----------------------------------
 
 
-def test_a_fact_is_withdrawn_a_letter_tried_again_and_somebody_erased(
-    operator: Explorer, page: Page, memory: Explored
-) -> None:
-    """As a person would, from the day that was different to the user who wants to be forgotten."""
-    operator.open("sessions")
-    page.get_by_role("link", name="Compare two days").click()
-    wednesday = page.locator(".card").filter(has_text="Only on Wednesday")
-    expect(wednesday).to_contain_text("order.charged_twice")
-    wednesday.get_by_role("link", name=ANA).click()
-
-    expect(page.locator("h1")).to_have_text(ANA)
-    held = page.locator(".card").filter(has_text="What holds")
-    expect(held.locator(".fact .head")).to_have_text([re.compile("^Lisbonholds")])
-    held.get_by_role("button", name=re.compile("^Not true:")).press("Enter")
-    dialog = page.get_by_role("dialog", name="Is this not true?")
-    dialog.get_by_label("Why").fill("she never moved")
-    assert serious_findings(page) == []
-    dialog.get_by_role("button", name="Withdraw it").click()
-    expect(dialog.get_by_text("Working…")).to_be_visible()
-    memory.work()
-    expect(dialog).to_contain_text("It is withdrawn.")
-    page.keyboard.press("Escape")
-    expect(held.locator(".fact .head")).to_have_text([re.compile("^Berlinholds")])
-    former = page.locator(".card").filter(has_text="What held before")
-    expect(former.locator(".fact .head")).to_have_text([re.compile("^Lisbonwithdrawn")])
-
+def test_what_is_not_sealed_is_not_erased(operator: Explorer, page: Page) -> None:
+    operator.open(PLACES["user"])
     page.get_by_role("button", name="Erase…").click()
     expect(page.get_by_role("alert")).to_contain_text("tenant default is not sealed")
 
-    operator.open("operations")
-    letters = page.locator(".card").filter(has_text="Dead letters")
-    letters.get_by_role("button", name="Try again").click()
-    expect(letters).to_contain_text("waits for a worker")
-    memory.work()
-    expect(letters).to_contain_text("None: every stage folded everything.")
 
-
-def test_somebody_is_erased_after_the_id_was_typed(
-    browser: Browser, api: Api, memory: Explored
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
+def test_five_tasks_are_done_as_a_person_would(
+    browser: Browser, memory: Explored, task: Task
 ) -> None:
-    explorer = Explorer(browser, api.url)
-    explorer.login(ADMIN_KEY, SEALED)
-    page = explorer.page
-    page.locator(".sessions .row").click()
-    page.get_by_role("link", name=ZOE).click()
-    page.get_by_role("button", name="Erase…").click()
-    dialog = page.get_by_role("dialog")
-    expect(dialog).to_contain_text("1 event of the ledger")
-    typed = dialog.get_by_label("Type the id of the user")
-    typed.fill("zo")
-    typed.press("Enter")
-    expect(dialog).to_contain_text("That is not the id of the user")
-    typed.fill(ZOE)
-    dialog.get_by_role("button", name="Erase for good").click()
-    expect(dialog).to_contain_text("The keys are destroyed")
-    memory.work()
-    expect(dialog).to_contain_text(f"{ZOE} is erased.")
-    expect(dialog.locator(".badge.good")).to_have_count(5)
-    assert serious_findings(page) == []
-    dialog.get_by_role("button", name="Close").click()
-    expect(page.locator("h1")).to_have_text("Sessions")
-    assert explorer.wrong == []
-    explorer.context.close()
+    """Each step of them can be used by everybody."""
+
+    def look(person: Explorer) -> Look:
+        def see(step: str) -> None:
+            assert serious_findings(person.page) == [], step
+
+        return see
+
+    done(task, browser, memory, look)
 
 
 def test_a_key_that_may_only_look_is_told_so(browser: Browser, api: Api) -> None:
