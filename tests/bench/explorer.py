@@ -120,7 +120,6 @@ def main(url: str, key_file: str) -> None:
         page.locator("main .room h1").wait_for()
         tell(f"first page: {weight(page):.0f} kB")
         explorer.open("graph")
-        page.evaluate("import('./picture.js').then(({ Picture }) => Picture)")
         for still in (True, False):
             told = frames(page, still=still)
             when = "nodes stand still" if still else "nodes are still moved apart"
