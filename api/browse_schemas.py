@@ -200,3 +200,66 @@ class DeadLetterList(Wire):
 
     dead_letters: list[DeadLetterItem]
     more: bool = Field(description="There are others behind them.")
+
+
+class ProofItem(Wire):
+    """What `verify` said of a stage of a target last."""
+
+    stage: str
+    differences: int = Field(description="Of the whole graph, all tenants; 0: it is proved.")
+    ended_at: str
+
+
+class TargetItem(Wire):
+    """A graph that is folded from this ledger."""
+
+    name: str
+    state: Literal["building", "standby", "active"] = Field(
+        description="Active: questions are answered from it."
+    )
+    proofs: list[ProofItem] = Field(description="By stage; none: nobody ran `recollect verify`.")
+
+
+class TypeDifferenceItem(Wire):
+    """How far nodes of a label, or edges of a type, differ between two graphs."""
+
+    type: str
+    only_first: int = Field(description="That the first graph alone has.")
+    only_second: int
+    different: int = Field(description="That both have with other values.")
+    properties: dict[str, int] = Field(description="How many times each differs among these.")
+
+
+class DifferenceExample(Wire):
+    """One thing that differs: what it is, and not how; `recollect targets diff` prints values."""
+
+    kind: Literal["missing", "extra", "different"] = Field(
+        description="Missing: only in the first graph; extra: only in the second."
+    )
+    element: Literal["node", "edge", "schema", "column"]
+    type: str
+    key: list[str | int] = Field(description="Of a node; of an edge its ends. The tenant is first.")
+    fields: list[str] = Field(description="Properties with other values.")
+
+
+class ComparisonItem(Wire):
+    """What two graphs held differently of the tenant, when they were compared last."""
+
+    first: str
+    second: str
+    ended_at: str
+    same: bool
+    behind: dict[str, int] = Field(
+        description="Entries that a stage had folded in one of them alone, of all tenants."
+    )
+    types: list[TypeDifferenceItem]
+    examples: list[DifferenceExample] = Field(description="Three of each sort at most.")
+
+
+class TargetList(Wire):
+    """The graphs of the ledger, by name."""
+
+    targets: list[TargetItem]
+    comparison: ComparisonItem | None = Field(
+        description="Of the last week; none: `recollect targets diff` was not run."
+    )

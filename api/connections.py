@@ -16,6 +16,7 @@ from pipelines.graph.client import Neo4jReader, connect_neo4j
 from pipelines.graph.held import is_in_memory, require_whole
 from pipelines.graph.reader import GraphReader
 from pipelines.graph.remote import memory_graph
+from pipelines.ledger.comparisons import Comparisons
 from pipelines.ledger.connect import connect_redis
 from pipelines.ledger.ledger import BesideRedis, Ledger
 from pipelines.ledger.registry import Holds, Reports, Target, Targets
@@ -170,6 +171,11 @@ class Connections:
     def reports(self) -> Reports:
         """What commands found out last."""
         return Reports(self._redis, self._settings.prefix)
+
+    @property
+    def comparisons(self) -> Comparisons:
+        """What two targets held differently when they were compared last."""
+        return Comparisons(self._redis, self._settings.prefix)
 
     @property
     def holds(self) -> Holds:

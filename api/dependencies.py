@@ -156,6 +156,16 @@ Writer = Annotated[Caller, Depends(_require("write"))]
 Admin = Annotated[Caller, Depends(_require("admin"))]
 
 
+def require_unbound(caller: Caller) -> None:
+    """Refuse a key that is bound to a user, where what is told is of whichever user.
+
+    Raises:
+        ApiProblem: it is bound.
+    """
+    if caller.user_id is not None:
+        raise ApiProblem("forbidden", "This needs a key that is not bound to a user.")
+
+
 async def no_query(request: Request) -> None:
     """Refuse query parameters where there are none."""
     names = list(dict.fromkeys(request.query_params))

@@ -62,6 +62,7 @@ from api.routes import (
     sessions,
     statements,
     summaries,
+    targets,
     users,
     why,
 )
@@ -322,6 +323,7 @@ def create_app(settings: Settings, share: Share = ALONE) -> FastAPI:
         statements,
         users,
         dead_letters,
+        targets,
         health,
         mcp,
         explorer,

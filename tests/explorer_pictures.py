@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple
 from urllib.parse import quote
 
+from playwright.sync_api import Browser, Page
+
 from pipelines.operations.demo import FAILURE
 from tests.integration.explorer_support import Explorer, chromium
 
@@ -48,25 +50,37 @@ PICTURES: Final = (
 )
 
 
+class Camera:
+    """Keeps what a page shows, as WebP.
+
+    Args:
+        browser: that makes it so, in a page where no policy forbids it, for a picture is data.
+    """
+
+    def __init__(self, browser: Browser) -> None:
+        self._converting = browser.new_page()
+
+    def take(self, page: Page, file: Path) -> None:
+        """Write a picture of what is to be seen now."""
+        png = base64.b64encode(page.screenshot()).decode()
+        file.write_bytes(base64.b64decode(self._converting.evaluate(AS_WEBP, png)))
+
+
 def main(url: str, key_file: str) -> None:
     """Write all of them."""
     key = Path(key_file).read_text(encoding="utf-8").strip()
     FOLDER.mkdir(exist_ok=True)
     with chromium() as browser:
-        explorer = Explorer(browser, url)
+        explorer, camera = Explorer(browser, url), Camera(browser)
         explorer.login(key)
         page = explorer.page
         page.locator(".sessions").wait_for()
-        # Where no policy forbids it, for a picture is data.
-        converting = browser.new_page()
         for picture in PICTURES:
             page.set_viewport_size({"width": picture.width, "height": picture.height})
             page.emulate_media(color_scheme=picture.scheme)
             explorer.open(picture.place)
             page.wait_for_timeout(4_000)  # until nodes stand still, and what comes later is there
-            png = base64.b64encode(page.screenshot()).decode()
-            webp = base64.b64decode(converting.evaluate(AS_WEBP, png))
-            (FOLDER / f"explorer-{picture.name}.webp").write_bytes(webp)
+            camera.take(page, FOLDER / f"explorer-{picture.name}.webp")
 
 
 if __name__ == "__main__":

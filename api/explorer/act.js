@@ -15,6 +15,7 @@ export function dialog({ title, parts, action, needs, work, after }) {
   const go = h("button.primary", { type: "submit" }, action);
   const leave = h("button", { type: "button", onclick: () => box.close() }, "Cancel");
   const form = h("form", {
+    oninput: () => { if (told.classList.contains("error")) told.textContent = ""; }, // it was about what stood there
     onsubmit: async (event) => {
       event.preventDefault();
       go.disabled = true;

@@ -98,8 +98,8 @@ export const entities = (query) => send("GET", "v1/entities", { query: { ...quer
 export const entity = (name, query) => send("GET", `v1/entities/${part(name)}`, { query: { ...query, ...view() } });
 export const facts = (name, query) => send("GET", `v1/facts/${part(name)}`, { query: { ...past(), ...query, ...view() } });
 export const ask = (question) =>
-  send("POST", "v1/query/subgraph", { body: filled({ ...ASKER, ...question, ...view(), ...past() }) });
-export const why = (question) => send("POST", "v1/query/why", { body: filled({ ...ASKER, ...question, ...view(), ...past() }) });
+  send("POST", "v1/query/subgraph", { body: filled({ ...ASKER, timeout_ms: PATIENCE_MS, ...question, ...view(), ...past() }) });
+export const why = (question) => send("POST", "v1/query/why", { body: filled({ ...ASKER, timeout_ms: PATIENCE_MS, ...question, ...view(), ...past() }) });
 export const user = (name) => send("GET", `v1/users/${part(name)}`, { query: { ...past(), ...view(), limit: 500 } });
 /** Ask for an erasure, go on with it, or see how far it is; `confirm` begins it. */
 export const erase = (name, query = {}) => send("DELETE", `v1/users/${part(name)}`, { query });
@@ -133,12 +133,16 @@ function uuid() {
 export const deadLetters = (query) => send("GET", "v1/admin/dead-letters", { query });
 /** Have dead letters tried again: one that is named by stage, partition and number, or all. */
 export const retryLetters = (place = {}) => send("POST", "v1/admin/dead-letters/retry", { body: place });
+/** The graphs of the ledger, their last proofs, and how two of them differed. */
+export const targets = () => send("GET", "v1/admin/targets");
 export const ready = () =>
   send("GET", "health/ready").catch((problem) => {
     if (problem.body && problem.body.checks) return { status: "not ready", ...problem.body };
     throw problem;
   });
 
+/** A person waits, as for the first plans of a graph. */
+const PATIENCE_MS = 20_000;
 const ASKER = { session_id: "explorer", agent_id: "explorer" };
 let legendOnce;
 

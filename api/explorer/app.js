@@ -16,8 +16,9 @@ const PAGES = {
   entity: [null, () => import("./entity.js")],
   user: [null, () => import("./user.js")],
   days: [null, () => import("./days.js")],
+  difference: [null, () => import("./difference.js")],
 };
-const WITHIN = { session: "sessions", event: "sessions", entity: "entities", user: "entities", days: "sessions" };
+const WITHIN = { session: "sessions", event: "sessions", entity: "entities", user: "entities", days: "sessions", difference: "operations" };
 let turn = 0;
 let leave = null;
 

@@ -10,12 +10,13 @@ const EVERY_MS = 2_000;
 export async function show(room) {
   const state = h("div", {});
   const letters = h("section.card", {}, h("h2", {}, "Dead letters"));
-  room.append(h("h1", {}, "Operations"), state, letters);
+  const graphs = h("section.card", {}, h("h2", {}, "Graphs of this ledger"));
+  room.append(h("h1", {}, "Operations"), state, graphs, letters);
   const look = async () => state.replaceChildren(...ready(await api.ready()));
   await look();
   let waits = false;
   const again = async () => (waits = await tellLetters(letters, again));
-  await again();
+  await Promise.all([again(), tellTargets(graphs)]);
   const timer = setInterval(() => {
     if (document.hidden) return;
     look().catch((problem) => state.replaceChildren(h("p.error", { role: "alert" }, problem.message)));
@@ -46,6 +47,32 @@ function ready(told) {
 const figure = (name, value, more) => h("div", {}, h("div.dim.small", {}, name), h("div.figure-of", {}, value), more ? h("div.small", {}, more) : null);
 const command = (text) => h("p", {}, "On the machine of the workers: ", h("code", {}, text));
 
+const STATES = { active: ["answers questions", "good"], standby: ["stands by", ""], building: ["is being built", "warn"] };
+
+/** Show the graphs, what was proved of each, and whether two of them were found to differ. */
+async function tellTargets(card) {
+  try {
+    const { targets, comparison } = await api.targets();
+    card.append(h("ul.plain", {}, targets.map(({ name, state, proofs }) => h("li.target", {},
+      h("b", {}, name), " ", badge(...STATES[state]), " ",
+      proofs.length ? proofs.map(proof) : h("span.dim.small", {}, "not proved yet: ", h("code", {}, "recollect verify"))))));
+    if (comparison) card.append(verdict(comparison));
+  } catch (problem) {
+    card.append(h("p.dim", {}, problem.status === 403 ? ADMINS_ALONE : problem.message));
+  }
+}
+
+const proof = ({ stage, differences, ended_at }) => h("span.dim.small", {},
+  badge(differences ? count(differences, "difference") : "proved", differences ? "bad" : "good"), " ", stage, " ", time(ended_at, "full"), " ");
+
+/** What a comparison came to, and the way to its page. */
+function verdict({ first, second, ended_at, same }) {
+  const names = `${first} and ${second}`;
+  return h("p", {}, same ? `${names} held the same ` : h("a", { href: to("difference") }, `What ${names} held differently`), " ", h("span.dim.small", {}, time(ended_at, "full")));
+}
+
+const ADMINS_ALONE = "Only a key with the role admin, bound to no user, sees them.";
+
 /** Show what could not be folded; whether some of it is still to be tried again. */
 async function tellLetters(card, again) {
   const title = card.querySelector("h2");
@@ -61,7 +88,7 @@ async function tellLetters(card, again) {
     if (before && !waiting) say(letters.length ? told : "Every stage folded everything");
     return waiting > 0;
   } catch (problem) {
-    card.replaceChildren(title, h("p.dim", {}, problem.status === 403 ? "Only a key with the role admin, bound to no user, sees them." : problem.message));
+    card.replaceChildren(title, h("p.dim", {}, problem.status === 403 ? ADMINS_ALONE : problem.message));
     return false;
   }
 }

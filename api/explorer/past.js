@@ -29,6 +29,7 @@ const OF_NOW = {
   entities: "This list is of now.",
   entity: "Facts are those of then; names and mentions are those of now.",
   operations: "This page tells how it is now.",
+  difference: "This page tells what was compared last.",
 };
 
 /** Tell that the past is shown. */

@@ -1,9 +1,10 @@
-// A user: wishes, what holds and what held, and the newest sessions; and how all of it is erased.
+// A user: wishes, what holds and what held, what several sessions show, and the newest sessions; and
+// how all of it is erased.
 import { action, dialog, field, until } from "./act.js";
 import * as api from "./api.js";
-import { badge, empty, h, id, put, say } from "./elements.js";
+import { badge, empty, h, id, meter, put, say } from "./elements.js";
 import { groups } from "./facts.js";
-import { count } from "./format.js";
+import { count, time } from "./format.js";
 import { current, to } from "./past.js";
 import { byDay } from "./sessions.js";
 
@@ -33,6 +34,7 @@ export async function show(room, { id: name }) {
       current() ? null : action("Erase…", "admin", () => erase(person.user_id))),
     card("Wishes", wishes, own, "No wish is known."),
     card("What holds", facts, own, "Nothing is known of them."),
+    traits(person),
     former.length ? card("What held before", former, own) : null,
     person.next_cursor ? h("p.dim.small", {}, "There is more: ", h("a", { href: to("entity", own) }, "all facts, over time"), ".") : null,
     h("section.card", {}, h("h2", {}, "Sessions"),
@@ -42,6 +44,25 @@ export async function show(room, { id: name }) {
 
 function card(title, facts, own, none) {
   return h("section.card", {}, h("h2", {}, title), facts.length ? groups(facts, own) : empty(none));
+}
+
+const TRAITS = { patterns: "Habits", skills: "What works for them", interests: "What they speak of" };
+
+/** What nobody stated and several sessions show, each with the events that prove it. */
+function traits(person) {
+  const kinds = Object.entries(TRAITS).filter(([kind]) => person[kind].length);
+  return h("section.card", {}, h("h2", {}, "Seen in several sessions"),
+    kinds.length ? h("div.traits", {}, kinds.map(([kind, title]) => h("div", {}, h("h3", {}, title), h("ul.plain", {}, person[kind].map(trait)))))
+      : empty("Nothing yet.", "Habits, skills and interests need at least three sessions that show the same, and a pass of consolidation after them."));
+}
+
+function trait({ name, strength, session_count: number, first_seen, last_seen, holds_until, event_ids: proofs }) {
+  return h("li.trait", {},
+    h("div.head", {}, h("b", {}, name), meter(strength, "The share of the sessions that could show it and do")),
+    h("details", {}, h("summary", {}, `${count(number, "session")}, `, time(first_seen, "day"), " to ", time(last_seen, "day")),
+      h("p.dim.small", {}, "It is told until ", time(holds_until, "day"), ", or longer if it is seen again."),
+      h("ul.plain", {}, proofs.map((one, nth) => h("li", {},
+        h("a", { href: to("event", one) }, nth ? "an event of an earlier session" : "the newest event that shows it"), " ", id(one))))));
 }
 
 /** Two requests, as the API has it: what would go, then the same with its confirmation. */

@@ -20,8 +20,15 @@ from api.browse_schemas import (
     DeadLettersRetried,
     RetriesAsked,
 )
-from api.dependencies import Admin, ServicesOf, body_of, documented_body, no_query
-from api.errors import BODY_PROBLEMS, READ_PROBLEMS, ApiProblem, problem_responses
+from api.dependencies import (
+    Admin,
+    ServicesOf,
+    body_of,
+    documented_body,
+    no_query,
+    require_unbound,
+)
+from api.errors import BODY_PROBLEMS, READ_PROBLEMS, problem_responses
 from api.services import Caller, Services
 from pipelines.graph.reader import STATUS_TIMEOUT_MS, DeadLetter, LettersAsked
 from pipelines.ledger.registry import LetterPlace
@@ -40,7 +47,7 @@ async def list_dead_letters(
 
     A reason may tell what an event holds, so a key that is bound to a user is refused.
     """
-    _require_unbound(caller)
+    require_unbound(caller)
 
     def work() -> DeadLetterList:
         letters = _letters(services, caller, skip=query.skip, limit=query.limit + 1)
@@ -72,7 +79,7 @@ async def retry_dead_letters(
     One that passes is gone from the list; one that fails again stays there. What was dropped is
     tried only where it is named.
     """
-    _require_unbound(caller)
+    require_unbound(caller)
 
     def work() -> RetriesAsked:
         letters = _letters(services, caller, limit=MOST_RETRIED, **wanted.model_dump())
@@ -82,11 +89,6 @@ async def retry_dead_letters(
 
     retries = await services.read(work, timeout_ms=STATUS_TIMEOUT_MS)
     return JsonResponse(retries, status_code=202)
-
-
-def _require_unbound(caller: Caller) -> None:
-    if caller.user_id is not None:
-        raise ApiProblem("forbidden", "This needs a key that is not bound to a user.")
 
 
 def _target(services: Services) -> str:

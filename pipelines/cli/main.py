@@ -110,6 +110,11 @@ COMMANDS: dict[str, Listed] = {
         EVENTS,
         "Write events, the graph or a session to a file, for other programs and for people.",
     ),
+    "load": Listed(
+        "traffic",
+        EVENTS,
+        "Log sessions of made-up agents at a rate, ask about them, and tell latencies and errors.",
+    ),
     "ask": Listed(
         "ask", LOOKING, "Ask the memory a question, and see the answer with its sources."
     ),
@@ -139,6 +144,12 @@ COMMANDS: dict[str, Listed] = {
         "graph",
         LOOKING,
         "Show lag, dead letters, the last passes, the graph, ledger, columns and targets.",
+    ),
+    "top": Listed(
+        "top",
+        LOOKING,
+        "Watch lag, events and questions a second, latencies, dead letters and memory, until "
+        "Ctrl-C.",
     ),
     "graph": Listed(
         "graph", LOOKING, "Look at entities, their edges and communities; clear the graph."

@@ -278,12 +278,15 @@ def diff(
     """Compare two graphs of this ledger: what one of them has alone, and what has other values.
 
     After a rebuild under other rules or with another model it tells what they changed; exit code 1
-    says that something differs. Neither is judged: `recollect verify` does that.
+    says that something differs. Neither is judged: `recollect verify` does that. The explorer shows
+    it for a week, without values.
     """
     services = invocation.services
     services.active()
     left, right = (services.graph(services.targets.get(name)) for name in (first, second))
-    document = difference_of(left, right, Scope(tenant=tenant)).as_dict()
+    difference = difference_of(left, right, Scope(tenant=tenant))
+    document, names = difference.as_dict(), (first, second)
+    services.comparisons.put(names, difference.tenants, behind=difference.behind, tenant=tenant)
     invocation.answer(
         {"first": first, "second": second, **document},
         lambda out: show_difference_of(out, document, first, second),

@@ -200,6 +200,11 @@ class LedgerKeys:
         """The last results of `verify` and `rebuild`."""
         return f"{self.prefix}:reports"
 
+    @property
+    def comparisons(self) -> str:
+        """What two targets held differently when they were compared last, by tenant."""
+        return f"{self.prefix}:comparisons"
+
     def hold(self, stage: str, target: str) -> str:
         """That a stage gives no entry up on a target, and why."""
         return f"{self.prefix}:hold:{stage}@{target}"

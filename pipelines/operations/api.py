@@ -86,6 +86,17 @@ class ApiClient:
         target = f"{path}?{urlencode(given)}"
         return _answer(*self._send("GET", target, headers, body=b"", limit_s=limit_s), accept)
 
+    def metrics(self) -> str:
+        """What it shows to Prometheus.
+
+        Raises:
+            OperationFailed: it does not answer, or something else does.
+        """
+        status, data = self._send("GET", "/metrics", {}, body=b"", limit_s=TIMEOUT_MS / 1000)
+        if status != 200:
+            raise OperationFailed(reason=f"no metrics: status {status}")
+        return data.decode()
+
     def why(
         self, question: Mapping[str, Any], answer: Mapping[str, Any], tenant: str
     ) -> dict[str, Any] | None:

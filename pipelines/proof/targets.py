@@ -7,7 +7,7 @@ bounded; a graph that is written meanwhile may show what is not folded in the ot
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
@@ -15,7 +15,7 @@ from pipelines.graph.port import Graph
 from pipelines.proof.compare import Difference
 from pipelines.proof.proof import streamed_edges, streamed_nodes
 from pipelines.proof.report import Scope
-from projections.schema import EDGES
+from projections.schema import DEAD_LETTER, EDGES
 
 EXAMPLES_OF_EACH: Final = 3
 """Told of each label or type and each way to differ."""
@@ -27,7 +27,7 @@ class TypeDifference(NamedTuple):
 
     Attributes:
         type: label or edge type.
-        first: how many the first graph has: nodes, or edges.
+        first: how many the first graph has: nodes, or edges; None: it was not counted.
         only_first: nodes, or pairs of nodes joined by such edges, that it alone has.
         only_second: that the other alone has.
         different: that both have with other values.
@@ -35,7 +35,7 @@ class TypeDifference(NamedTuple):
     """
 
     type: str
-    first: int
+    first: int | None
     only_first: int
     only_second: int
     different: int
@@ -50,12 +50,14 @@ class TargetsDifference(NamedTuple):
         compared: nodes and edges of the first graph.
         behind: entries that one of them has folded and the other has not, by stage.
         examples: differences, the first few of each sort; `expected` is the first graph's value.
+        tenants: what differs of each tenant, without values; dead letters are of none.
     """
 
     types: tuple[TypeDifference, ...]
     compared: int
     behind: dict[str, int]
     examples: tuple[Difference, ...]
+    tenants: dict[str, dict[str, Any]]
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -65,6 +67,43 @@ class TargetsDifference(NamedTuple):
             "behind": self.behind,
             "types": [one._asdict() for one in self.types],
             "examples": [one.as_dict() for one in self.examples],
+        }
+
+
+class _Tally:
+    """Differences counted by type, by the way they differ and by property; a few are kept."""
+
+    def __init__(self) -> None:
+        self.examples: list[Difference] = []
+        self._ways: dict[str, Counter[str]] = {}
+        self._properties: dict[str, Counter[str]] = {}
+
+    def add(self, difference: Difference) -> None:
+        way = _WAYS[difference.kind]
+        counted = self._ways.setdefault(difference.type, Counter())
+        counted[way] += 1
+        names = list(difference.fields)
+        self._properties.setdefault(difference.type, Counter()).update(names)
+        if counted[way] <= EXAMPLES_OF_EACH:
+            self.examples.append(difference)
+
+    def types(self, numbers: Mapping[str, int] | None = None) -> tuple[TypeDifference, ...]:
+        """What was counted; `numbers`: how many the first graph has of each type."""
+        return tuple(
+            TypeDifference(
+                type=name,
+                first=None if numbers is None else numbers[name],
+                properties=dict(self._properties[name].most_common()),
+                **{way: counted[way] for way in _WAYS.values()},
+            )
+            for name, counted in self._ways.items()
+        )
+
+    def without_values(self) -> dict[str, Any]:
+        """For pages that others look at: what differs, and not how."""
+        return {
+            "types": [one._asdict() for one in self.types()],
+            "examples": [{**one.as_dict(), "fields": list(one.fields)} for one in self.examples],
         }
 
 
@@ -80,29 +119,18 @@ def difference_of(first: Graph, second: Graph, scope: Scope) -> TargetsDifferenc
         GraphUnavailable: one of them is away.
     """
     counts: Counter[str] = Counter()
-    ways: dict[str, Counter[str]] = {}
-    properties: dict[str, Counter[str]] = {}
-    examples: list[Difference] = []
+    whole = _Tally()
+    tenants: dict[str, _Tally] = {}
     for difference in _differences(first, second, scope, counts):
-        way = _WAYS[difference.kind]
-        told = ways.setdefault(difference.type, Counter())
-        told[way] += 1
-        properties.setdefault(difference.type, Counter()).update(list(difference.fields))
-        if told[way] <= EXAMPLES_OF_EACH:
-            examples.append(difference)
+        whole.add(difference)
+        if difference.type != DEAD_LETTER.label:  # all others are stored by tenant
+            tenants.setdefault(str(difference.key[0]), _Tally()).add(difference)
     return TargetsDifference(
-        types=tuple(
-            TypeDifference(
-                type=name,
-                first=counts[name],
-                properties=dict(properties[name].most_common()),
-                **{way: told[way] for way in _WAYS.values()},
-            )
-            for name, told in ways.items()
-        ),
+        types=whole.types(counts),
         compared=counts.total(),
         behind=_behind(first, second),
-        examples=tuple(examples),
+        examples=tuple(whole.examples),
+        tenants={name: tally.without_values() for name, tally in tenants.items()},
     )
 
 

@@ -20,6 +20,7 @@ from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.graph.port import Graph
 from pipelines.graph.reader import GraphReader
 from pipelines.graph.remote import memory_graph
+from pipelines.ledger.comparisons import Comparisons
 from pipelines.ledger.connect import RedisClient, connect_redis
 from pipelines.ledger.ledger import BesideRedis, Ledger
 from pipelines.ledger.registry import Holds, Reports, Target, Targets
@@ -74,6 +75,11 @@ class Services:
     def reports(self) -> Reports:
         """What commands found out last, in Redis."""
         return Reports(self.redis, self.settings.prefix)
+
+    @cached_property
+    def comparisons(self) -> Comparisons:
+        """What two targets held differently when they were compared last."""
+        return Comparisons(self.redis, self.settings.prefix)
 
     @cached_property
     def holds(self) -> Holds:

@@ -716,3 +716,38 @@ def test_the_image_has_every_dependency() -> None:
     needed = [*project["dependencies"], *project["optional-dependencies"]["models"]]
     wanted = {re.split(r"[<>=\[ ;]", item)[0] for item in needed}
     assert wanted - pins(DEPLOY / "requirements.lock").keys() == set(), "run deploy/lock.sh"
+
+
+# The bill of materials
+
+
+def test_the_bill_of_materials_tells_what_is_installed() -> None:
+    printed = [run(sys.executable, DEPLOY / "sbom.py").stdout for _ in range(2)]
+    assert printed[0] == printed[1], "the same installation, the same document"
+    document = json.loads(printed[0])
+    assert (document["bomFormat"], document["specVersion"]) == ("CycloneDX", "1.5")
+    assert document["metadata"]["component"]["name"] == "recollect"
+    told = {one["name"]: one for one in document["components"]}
+    assert len(told) == len(document["components"])
+    pinned = pins(DEPLOY / "requirements.lock")
+    here = {name: version for name, (version, _) in pinned.items() if name in told}
+    assert len(here) > 60
+    assert {name: told[name]["version"] for name in here} == here
+    for name, one in told.items():
+        assert one["purl"] == one["bom-ref"] == f"pkg:pypi/{name}@{one['version']}"
+    # of what is told of licences nearly all is told by the packages
+    assert sum("licenses" in told[name] for name in here) / len(here) > 0.9
+    references = {document["metadata"]["component"]["bom-ref"]}
+    references |= {one["bom-ref"] for one in document["components"]}
+    assert {one["ref"] for one in document["dependencies"]} == references
+    assert {ref for one in document["dependencies"] for ref in one["dependsOn"]} <= references
+    (own,) = (
+        one for one in document["dependencies"] if one["ref"].startswith("pkg:pypi/recollect@")
+    )
+    assert f"pkg:pypi/redis@{told['redis']['version']}" in own["dependsOn"]
+
+
+def test_the_image_holds_its_bill_of_materials() -> None:
+    text = dockerfile()
+    assert text.index("pip install --no-deps /build/dist") < text.index("sbom.py >")
+    assert text.index("> /opt/recollect/sbom.json") < text.index("COPY --from=build")

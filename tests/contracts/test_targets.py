@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import threading
+import time
+from typing import Any
 
 import pytest
 import redis
 
+from pipelines.ledger.comparisons import KEPT_S, MOST_TENANTS, Comparisons
+from pipelines.ledger.entries import LedgerKeys
 from pipelines.ledger.registry import Target, Targets
 from projections.errors import OperationFailed, UnknownTarget
 
@@ -71,3 +75,55 @@ def test_switches_at_once_count_each(targets: Targets) -> None:
     assert active is not None
     assert active[1] == 6
     assert [t.name for t in targets.all() if t.state == "active"] == [active[0]]
+
+
+# -- comparisons -----------------------------------------------------------------------------------
+
+DIFFERS: dict[str, Any] = {
+    "types": [
+        {"type": "Event", "only_first": 1, "only_second": 0, "different": 0, "properties": {}}
+    ],
+    "examples": [],
+}
+NAMES = ("blue", "green")
+
+
+@pytest.fixture
+def comparisons(redis_url: str) -> Comparisons:
+    return Comparisons(redis.Redis.from_url(redis_url))
+
+
+def test_who_was_compared_and_differs_not_is_known_to_be_the_same(comparisons: Comparisons) -> None:
+    assert comparisons.last("acme") is None
+    comparisons.put(NAMES, {"acme": DIFFERS}, behind={"enrichment": 3})
+    acme, other = comparisons.last("acme"), comparisons.last("other")
+    assert acme is not None
+    assert other is not None
+    assert (acme.first, acme.second, acme.behind) == (*NAMES, {"enrichment": 3})
+    assert (acme.types, other.types) == (DIFFERS["types"], [])
+    assert abs(acme.ended_at_ms - time.time() * 1000) < 60_000
+
+
+def test_one_tenant_compared_leaves_what_is_known_of_others(comparisons: Comparisons) -> None:
+    comparisons.put(NAMES, {"acme": DIFFERS, "other": DIFFERS}, behind={})
+    comparisons.put(NAMES[::-1], {}, behind={}, tenant="acme")
+    acme, other = comparisons.last("acme"), comparisons.last("other")
+    assert acme is not None
+    assert other is not None
+    assert (acme.first, acme.types) == ("green", [])
+    assert (other.first, other.types) == ("blue", DIFFERS["types"])
+    comparisons.put(NAMES, {}, behind={})
+    again = comparisons.last("other")
+    assert again is not None
+    assert again.types == []
+
+
+def test_of_too_many_tenants_nothing_is_said_rather_than_that_they_are_the_same(
+    comparisons: Comparisons, redis_url: str
+) -> None:
+    names = [f"t{number:05}" for number in range(MOST_TENANTS + 1)]
+    comparisons.put(NAMES, dict.fromkeys(names, DIFFERS), behind={})
+    assert comparisons.last(names[0]) is not None
+    assert comparisons.last(names[-1]) is None
+    left_s = redis.Redis.from_url(redis_url).ttl(LedgerKeys().comparisons)
+    assert KEPT_S - 60 < left_s <= KEPT_S

@@ -12,18 +12,22 @@ from typing import Any, Final, NamedTuple
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from api.main import warm_up
+from consolidation.payloads import Trait, TraitKind, TraitsDecided
 from pipelines.local.servers import Neo4jServer, ValkeyServer
-from pipelines.operations.demo import scenario_path
+from pipelines.operations.demo import FAILURE, scenario_path
 from pipelines.operations.erase import seal_tenant
 from pipelines.operations.formats.table import event_items
 from pipelines.operations.imports import import_events
 from pipelines.operations.sources import Source
 from pipelines.work.deciding import Decider
+from pipelines.work.services import make_fold
 from pipelines.work.settings import ApiKey
+from pipelines.work.stages import CONSOLIDATION
 from projections.events import DEFAULT_TENANT, Event
 from projections.identity import Position
 from projections.schema import DEAD_LETTER
-from tests.factories import event, event_id
+from tests.decision_factories import consolidated
+from tests.factories import START_MS, event, event_id
 from tests.integration.api_support import ADMIN_KEY, OTHER_KEY, READ_KEY, Api, running_api
 from tests.integration.enrichment_support import Enriched
 from tests.integration.facts_support import OTHER, Facts, party
@@ -86,6 +90,34 @@ def facts() -> list[Event]:
     return [*told.events, retracted, elsewhere, secret]
 
 
+HABIT: Final = "get_order, then charge_card"
+_CENTURY_MS: Final = 100 * 365 * 86_400_000
+
+
+def habits() -> Event:
+    """The decision of what Ana's sessions have in common: one trait of each kind."""
+    kinds: dict[TraitKind, str] = {
+        "pattern": HABIT,
+        "skill": "charge_card",
+        "interest": "refunds",
+    }
+    traits = tuple(
+        Trait(
+            trait_id=str(number) * 32,
+            kind=kind,
+            name=name,
+            strength=0.75,
+            session_count=3,
+            first_seen_ms=START_MS,
+            last_seen_ms=START_MS + 86_400_000,
+            holds_until_ms=START_MS + _CENTURY_MS,
+            event_ids=(FAILURE, event_id(1)),
+        )
+        for number, (kind, name) in enumerate(kinds.items())
+    )
+    return consolidated(93, TraitsDecided(user_ids=(ANA,), traits=traits).payload())
+
+
 def add_dead_letters(stack: Stack) -> None:
     """One of each tenant; the first is of an entry that could be folded by now."""
     (entry,) = stack.ledger.read(0, Position(0, 0), 1)
@@ -134,7 +166,10 @@ def explored(valkey: ValkeyServer, neo4j_server: Neo4jServer, folder: Path) -> I
         with source.stream:
             import_events(stack.ledger, event_items(source.stream))
         enriched = Enriched(stack)
-        enriched.take_in(*facts())
+        enriched.take_in(*facts(), habits())
+        consolidation = stack.new_runner(make_fold(CONSOLIDATION, stack.services, stack.target))
+        consolidation.prepare(stack.ledger.partitions)
+        stack.fold(runner=consolidation)
         add_dead_letters(stack)
         options = {"partitions": PARTITIONS, "id_buckets": 64, "api_keys": KEYS, **keys}
         with running_api(redis_url, neo4j_url, **options) as api:

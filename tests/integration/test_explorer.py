@@ -20,21 +20,27 @@ from api.browse_schemas import FactHistory, SessionEvents, SessionsPage
 from api.routes.explorer import FILES
 from api.schemas import AtlasResponse
 from pipelines.cli.main import app as cli
+from pipelines.graph.memory import MemoryGraph
+from pipelines.ledger.registry import verified
 from pipelines.local.servers import Neo4jServer, ValkeyServer
 from pipelines.operations.demo import CHANGE, FAILURE, QUESTIONS, TOOLS
 from pipelines.operations.demo import ROOT as ROOT_CAUSE
+from pipelines.proof.report import EVERYTHING
+from pipelines.proof.targets import difference_of
+from pipelines.work.runner import Runner
 from projections.events import DEFAULT_TENANT
 from projections.schema import EDGES, REFERENCES
 from tests.architecture.test_house import ROOT
+from tests.explorer_tasks import TASKS, Look, Task, done
+from tests.fakes.stages import PROJECTING, QUICK
 from tests.integration.api_support import ADMIN_KEY, OTHER_KEY, READ_KEY, Api, assert_problem
 from tests.integration.explorer_support import (
     ANA,
     ANA_KEY,
     BOUND_ADMIN_KEY,
     CHROMIUM,
+    HABIT,
     NO_CHROMIUM,
-    SEALED,
-    ZOE,
     Explored,
     Explorer,
     chromium,
@@ -71,6 +77,7 @@ PLACES = {
     "operations": "operations",
     "user": f"user/{ANA}",
     "days": "days?a=2026-03-03&b=2026-03-04",
+    "difference": "difference",
 }
 
 
@@ -300,6 +307,47 @@ def test_dead_letters_are_for_operators_of_the_tenant(api: Api, client: httpx.Cl
         assert_problem(nobody.get("/v1/admin/dead-letters"), 401, "unauthenticated")
 
 
+def test_targets_are_told_to_operators_with_proofs_and_what_differs_of_the_tenant(
+    api: Api, client: httpx.Client, memory: Explored
+) -> None:
+    client.params = {}
+    compare(memory)
+    document = client.get("/v1/admin/targets").json()
+    (blue,) = document["targets"]
+    assert (blue["name"], blue["state"]) == ("blue", "active")
+    assert [(one["stage"], one["differences"]) for one in blue["proofs"]] == [("projection", 0)]
+    told = document["comparison"]
+    assert (told["first"], told["second"], told["same"]) == ("blue", "green", False)
+    entities = {one["type"]: one for one in told["types"]}["Entity"]
+    assert entities["only_first"] > 5
+    assert (entities["only_second"], entities["different"]) == (0, 0)
+    assert {one["key"][0] for one in told["examples"]} == {DEFAULT_TENANT}
+    assert "gateway" not in str(told), "no value"
+    with api.client(OTHER_KEY) as stranger:
+        others = stranger.get("/v1/admin/targets").json()["comparison"]
+        assert {one["key"][0] for one in others["examples"]} == {OTHER}
+    for key in (READ_KEY, ANA_KEY, BOUND_ADMIN_KEY):
+        with api.client(key) as refused:
+            assert_problem(refused.get("/v1/admin/targets"), 403, "forbidden")
+    problem = assert_problem(
+        client.get("/v1/admin/targets", params={"tenant": OTHER}), 422, "invalid-input"
+    )
+    assert problem["errors"][0]["field"] == "tenant"
+
+
+def compare(memory: Explored) -> None:
+    """As commands do: prove the graph, and compare it with one that only the first stage made."""
+    stack = memory.enriched.stack
+    services = stack.services
+    services.reports.put(verified("projection", "blue", differences=0, duration_s=0.1))
+    green = MemoryGraph()
+    plain = Runner(PROJECTING, green, target="green", policy=QUICK)
+    plain.prepare(stack.ledger.partitions)
+    stack.fold(runner=plain)
+    found = difference_of(stack.graph, green, EVERYTHING)
+    services.comparisons.put(("blue", "green"), found.tenants, behind=found.behind)
+
+
 @pytest.mark.parametrize("path", NEW_ROUTES)
 def test_limits_are_kept_and_named(client: httpx.Client, api: Api, path: str) -> None:
     most = "max_nodes" if path.endswith("neighbours") else "limit"
@@ -462,22 +510,6 @@ def test_a_wrong_key_is_refused_and_a_right_one_stays_for_the_tab(
     explorer.context.close()
 
 
-def test_why_a_payment_failed_is_found_by_clicking(operator: Explorer, page: Page) -> None:
-    operator.open("sessions")
-    page.get_by_label("with failures").check()
-    failing = page.locator(".sessions li.failing")
-    expect(failing).to_have_count(3)
-    page.get_by_role("link", name=re.compile("^order.charged_twice")).click()
-    why = page.get_by_role("list", name="Causes, the nearest first")
-    expect(why.locator(".step")).to_have_count(12)
-    expect(why).to_contain_text("gateway did not answer within 3 s")
-    why.get_by_role("link", name=re.compile("^config.changed")).click()
-    expect(page.locator("h1")).to_contain_text("payments.gateway.timeout_s")
-    expect(page.locator(".json")).to_contain_text("r2209")
-    page.get_by_role("link", name="deploy-88").first.click()
-    expect(page.locator("h1")).to_have_text("deploy-88")
-
-
 def test_a_session_is_a_timeline_with_spans_failures_and_retries(
     operator: Explorer, page: Page
 ) -> None:
@@ -626,6 +658,27 @@ def test_facts_are_told_over_time_with_what_contradicted_them(
     expect(needs.last.get_by_role("link", name="said again by this event")).to_be_visible()
 
 
+def test_what_several_sessions_of_a_user_show_is_told_with_its_proofs(
+    operator: Explorer, page: Page
+) -> None:
+    operator.open(PLACES["user"])
+    seen = page.locator(".card").filter(has_text="Seen in several sessions")
+    expect(seen.get_by_role("heading", level=3)).to_have_text(
+        ["Habits", "What works for them", "What they speak of"]
+    )
+    habit = seen.locator(".trait").filter(has_text=HABIT)
+    expect(habit.locator(".figure")).to_have_text("0.75")
+    habit.get_by_text("3 sessions").click()
+    habit.get_by_role("link", name="the newest event that shows it").click()
+    expect(page.locator("h1")).to_contain_text("order.charged_twice")
+
+
+def test_of_a_user_without_habits_it_is_said_what_they_need(operator: Explorer, page: Page) -> None:
+    operator.open("user/cust-ben")
+    seen = page.locator(".card").filter(has_text="Seen in several sessions")
+    expect(seen).to_contain_text("at least three sessions")
+
+
 def test_the_memory_is_read_as_it_was(operator: Explorer, page: Page) -> None:
     operator.open(PLACES["session"])
     slider = page.get_by_label("Position in the ledger")
@@ -652,6 +705,23 @@ def test_operations_tell_readiness_and_dead_letters(operator: Explorer, page: Pa
     expect(letters.get_by_role("button", name="Try again")).to_be_enabled()
 
 
+def test_graphs_are_told_with_their_proofs_and_how_two_of_them_differ(
+    operator: Explorer, page: Page, memory: Explored
+) -> None:
+    compare(memory)
+    operator.open("operations")
+    graphs = page.locator(".card").filter(has_text="Graphs of this ledger")
+    expect(graphs.locator(".target")).to_have_text(re.compile("^blue answers questions proved"))
+    graphs.get_by_role("link", name="What blue and green held differently").click()
+    expect(page.locator("h1")).to_have_text("How two graphs differ")
+    row = page.locator(".differing tbody tr").filter(has_text=re.compile("^entity"))
+    expect(row.locator("td").nth(1)).to_have_text("")
+    expect(page.locator(".note")).to_contain_text("enrichment lacked")
+    some = page.locator(".differs").filter(has_text="only in blue").filter(has_text="scope")
+    some.get_by_role("link").first.click()
+    expect(page.locator("h1")).to_have_text("checkout-4711")
+
+
 def test_a_key_of_one_user_shows_that_user_alone(browser: Browser, api: Api) -> None:
     explorer = Explorer(browser, api.url)
     explorer.login(ANA_KEY)
@@ -663,7 +733,7 @@ def test_a_key_of_one_user_shows_that_user_alone(browser: Browser, api: Api) -> 
     assert "checkout-4712" not in text
     expect(page.get_by_label("Memory of")).to_have_count(0)
     explorer.open("operations")
-    expect(page.get_by_text("Only a key with the role admin")).to_be_visible()
+    expect(page.get_by_text("Only a key with the role admin")).to_have_count(2)
     assert explorer.wrong == []
     explorer.context.close()
 
@@ -715,69 +785,25 @@ def test_the_first_paint_comes_within_a_second(browser: Browser, api: Api) -> No
 # -- what is written, last: the memory is another one afterwards -----------------------------------
 
 
-def test_a_fact_is_withdrawn_a_letter_tried_again_and_somebody_erased(
-    operator: Explorer, page: Page, memory: Explored
-) -> None:
-    """As a person would, from the day that was different to the user who wants to be forgotten."""
-    operator.open("sessions")
-    page.get_by_role("link", name="Compare two days").click()
-    wednesday = page.locator(".card").filter(has_text="Only on Wednesday")
-    expect(wednesday).to_contain_text("order.charged_twice")
-    wednesday.get_by_role("link", name=ANA).click()
-
-    expect(page.locator("h1")).to_have_text(ANA)
-    held = page.locator(".card").filter(has_text="What holds")
-    expect(held.locator(".fact .head")).to_have_text([re.compile("^Lisbonholds")])
-    held.get_by_role("button", name=re.compile("^Not true:")).press("Enter")
-    dialog = page.get_by_role("dialog", name="Is this not true?")
-    dialog.get_by_label("Why").fill("she never moved")
-    assert serious_findings(page) == []
-    dialog.get_by_role("button", name="Withdraw it").click()
-    expect(dialog.get_by_text("Working…")).to_be_visible()
-    memory.work()
-    expect(dialog).to_contain_text("It is withdrawn.")
-    page.keyboard.press("Escape")
-    expect(held.locator(".fact .head")).to_have_text([re.compile("^Berlinholds")])
-    former = page.locator(".card").filter(has_text="What held before")
-    expect(former.locator(".fact .head")).to_have_text([re.compile("^Lisbonwithdrawn")])
-
+def test_what_is_not_sealed_is_not_erased(operator: Explorer, page: Page) -> None:
+    operator.open(PLACES["user"])
     page.get_by_role("button", name="Erase…").click()
     expect(page.get_by_role("alert")).to_contain_text("tenant default is not sealed")
 
-    operator.open("operations")
-    letters = page.locator(".card").filter(has_text="Dead letters")
-    letters.get_by_role("button", name="Try again").click()
-    expect(letters).to_contain_text("waits for a worker")
-    memory.work()
-    expect(letters).to_contain_text("None: every stage folded everything.")
 
-
-def test_somebody_is_erased_after_the_id_was_typed(
-    browser: Browser, api: Api, memory: Explored
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
+def test_five_tasks_are_done_as_a_person_would(
+    browser: Browser, memory: Explored, task: Task
 ) -> None:
-    explorer = Explorer(browser, api.url)
-    explorer.login(ADMIN_KEY, SEALED)
-    page = explorer.page
-    page.locator(".sessions .row").click()
-    page.get_by_role("link", name=ZOE).click()
-    page.get_by_role("button", name="Erase…").click()
-    dialog = page.get_by_role("dialog")
-    expect(dialog).to_contain_text("1 event of the ledger")
-    typed = dialog.get_by_label("Type the id of the user")
-    typed.fill("zo")
-    typed.press("Enter")
-    expect(dialog).to_contain_text("That is not the id of the user")
-    typed.fill(ZOE)
-    dialog.get_by_role("button", name="Erase for good").click()
-    expect(dialog).to_contain_text("The keys are destroyed")
-    memory.work()
-    expect(dialog).to_contain_text(f"{ZOE} is erased.")
-    expect(dialog.locator(".badge.good")).to_have_count(5)
-    assert serious_findings(page) == []
-    dialog.get_by_role("button", name="Close").click()
-    expect(page.locator("h1")).to_have_text("Sessions")
-    assert explorer.wrong == []
-    explorer.context.close()
+    """Each step of them can be used by everybody."""
+
+    def look(person: Explorer) -> Look:
+        def see(step: str) -> None:
+            assert serious_findings(person.page) == [], step
+
+        return see
+
+    done(task, browser, memory, look)
 
 
 def test_a_key_that_may_only_look_is_told_so(browser: Browser, api: Api) -> None:

@@ -274,6 +274,15 @@ def test_it_moves_up_to_a_neo4j_that_answers_alike(small: Small, neo4j_url: str)
     found = small.run("targets", "diff", "small", "blue")
     assert found["same"], found["examples"]
     assert found["compared"] > 300
+    told = small.ask("GET", "/v1/admin/targets")
+    assert [(one["name"], one["state"]) for one in told["targets"]] == [
+        ("blue", "active"),
+        ("small", "standby"),
+    ]
+    proved = {proof["stage"] for one in told["targets"] for proof in one["proofs"]}
+    assert proved >= {"projection", "enrichment", "consolidation"}
+    compared = told["comparison"]
+    assert (compared["first"], compared["second"], compared["same"]) == ("small", "blue", True)
 
 
 def test_all_of_it_ends(small: Small) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from pipelines.models.installed import DIMENSIONS
+from pipelines.operations.open_loop import Latency
 from tests.bench.peers.measure import (
     Extent,
     Turn,
@@ -28,7 +29,6 @@ from tests.bench.peers.report import markdown
 from tests.bench.peers.sides import RECOLLECT, Embedder
 from tests.bench.query import newest
 from tests.bench.query.graph import Memory
-from tests.bench.query.load import Latency
 from tests.bench.query.newest import waits_for_new
 
 SIZE = 200

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import httpx
+
+from pipelines.operations.open_loop import Latency, measured
 from tests.bench.machine import say
 from tests.bench.peers.memory import EmbeddedMemory
 from tests.bench.peers.peer import LANCEDB
@@ -18,7 +21,6 @@ from tests.bench.peers.process import PeerProcess, write_source
 from tests.bench.peers.sides import Embedder, PeerSide, RecollectSide, Side, embedding
 from tests.bench.query.__main__ import deployed
 from tests.bench.query.graph import Memory
-from tests.bench.query.load import Latency, measured
 from tests.bench.query.newest import Wait
 
 Figures = dict[str, Any]
@@ -127,7 +129,13 @@ def taken_in_turns(sides: Sequence[Side], memory: Memory, extent: Extent) -> dic
 def one_turn(side: Side, questions: Sequence[str], extent: Extent) -> Turn:
     """Ask one side."""
     before = side.cost()
-    latency = measured(side.name, side.asks(questions), rate=extent.rate, count=extent.count)
+    latency = measured(
+        side.name,
+        side.asks(questions),
+        rate=extent.rate,
+        count=extent.count,
+        unanswered=(httpx.HTTPError,),
+    )
     after = side.cost()
     each = 1_000 / extent.count
     return Turn(

@@ -37,10 +37,10 @@ from pipelines.local.servers import Neo4jServer, ValkeyServer
 from pipelines.local.workers import RECOLLECT, ApiProcess
 from pipelines.models.installed import EMBEDDER
 from pipelines.models.model_client import QueryEmbedder
+from pipelines.operations.open_loop import Latency, measured
 from pipelines.work.settings import Settings
 from projections.schema import EVENT, vector_index
 from tests.bench.query.graph import AGENTS, SESSION, TENANT, Memory, fill
-from tests.bench.query.load import Latency, measured
 from tests.bench.query.newest import waits_of_api
 from tests.bench.stack import (
     child_pids,
@@ -342,7 +342,9 @@ def measure(
             for turn, rate in enumerate(rates):
                 for kind, ask in {**hand, **asked(client, memory, count, 2 + turn)}.items():
                     before = used(served)
-                    found.append(measured(kind, ask, rate=rate, count=count))
+                    found.append(
+                        measured(kind, ask, rate=rate, count=count, unanswered=(httpx.HTTPError,))
+                    )
                     spent = zip(used(served), before, strict=True)
                     costs.append(Used(*((b - a) * 1_000 / count for b, a in spent)))
         ask = asked(client, memory, CLOSED, 90)[f"subgraph {DEFAULT_METHOD}"]

@@ -57,3 +57,22 @@ def test_another_tenant_is_left_out_and_one_that_is_behind_is_told() -> None:
     assert found.behind == {"projection": 2}
     assert {one.type: one.only_first for one in found.types}[EVENT.label] == 2
     assert not difference_of(first.graph, second.graph, Scope(tenant="default")).types
+
+
+def test_what_differs_is_told_of_each_tenant_without_values() -> None:
+    first, second = folded_twice()
+    first.append(event(900, tenant="acme", agent_id="of acme"))
+    first.fold()
+    found = difference_of(first.graph, second.graph, EVERYTHING)
+    assert found.tenants.keys() == {"acme"}
+    told = found.tenants["acme"]
+    events = next(one for one in told["types"] if one["type"] == EVENT.label)
+    assert (events["only_first"], events["first"]) == (1, None)
+    assert {tuple(one["key"][:1]) for one in told["examples"]} == {("acme",)}
+    assert all(isinstance(one["fields"], list) for one in told["examples"])
+    assert "of acme" not in repr(told)
+    with second.graph.transaction() as transaction:
+        transaction.restore_nodes(EVENT.label, [], gone=[("default", event(1).event_id)])
+    both = difference_of(first.graph, second.graph, EVERYTHING)
+    assert both.tenants.keys() == {"acme", "default"}
+    assert both.tenants["acme"] == told

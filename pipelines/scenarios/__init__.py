@@ -1,0 +1,1 @@
+"""What agents do, made up: the incident of the demonstration, and sessions without end for load."""
