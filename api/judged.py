@@ -10,7 +10,7 @@ from typing import Any, Final
 from api.retrieval.intent import PERSONAL
 from api.retrieval.narrative import AnswerHead
 from api.retrieval.plan import Operator
-from api.retrieval.story_answer import StoryAnswer
+from api.retrieval.story_result import StoryAnswer
 from api.retrieval.story_terms import VALUES
 from api.schemas import Answer, AtlasResponse, Edge, Node, PlanReport
 from enrichment.event_kinds import FAILED, EventKind

@@ -32,7 +32,8 @@ from api.retrieval.ranking import (
     ranking_without_standings,
     with_proactive,
 )
-from api.retrieval.story_answer import StoryAnswer, merged
+from api.retrieval.story_answer import merged
+from api.retrieval.story_result import StoryAnswer
 from api.retrieval.telling import told
 from api.retrieval.walk import Walk
 from api.schemas import Bound

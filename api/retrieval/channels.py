@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from api.retrieval.intent import Intent
 from api.retrieval.ranking import Ranked
-from api.retrieval.story_answer import StoryAnswer
+from api.retrieval.story_result import StoryAnswer
 from api.schemas import Bound, Channel, RetrievalMethod
 from consolidation.decay import DecayWeights
 from pipelines.graph.reader import GraphEdge, GraphNode

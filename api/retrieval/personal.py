@@ -17,7 +17,7 @@ import numpy
 from api.retrieval.fact_words import WISHES
 from api.retrieval.narrative import one_line
 from api.retrieval.plan import Operator, Plan
-from api.retrieval.story_answer import READ_OFF, StoryAnswer
+from api.retrieval.story_result import READ_OFF, StoryAnswer
 from api.retrieval.story_roles import roles_of
 from api.retrieval.story_terms import StoryTerms
 from consolidation.traits import THEN

@@ -24,7 +24,8 @@ from api.retrieval.personal import (
     topic_stems,
 )
 from api.retrieval.plan import Operator, Plan
-from api.retrieval.story_answer import StoryAnswer, story_answer
+from api.retrieval.story_answer import story_answer
+from api.retrieval.story_result import StoryAnswer
 from api.retrieval.story_terms import StoryTerms, stories_asked, story_terms
 from consolidation.traits import PERSON
 from enrichment.names import canonical_name, components, user_entity_id

@@ -18,7 +18,8 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from api.retrieval.plan_phrases import ROWS
-from api.retrieval.query_terms import MAX_SEARCHED_CHARACTERS, TimeSpan
+from api.retrieval.query_terms import MAX_SEARCHED_CHARACTERS
+from api.retrieval.time_spans import TimeSpan
 from api.retrieval.time_windows import Window, exact_windows
 from projections.events import LAST_MS
 

@@ -21,7 +21,8 @@ from typing import Any, Final, NamedTuple
 import numpy
 from numpy.typing import NDArray
 
-from api.retrieval.query_terms import QueryTerms, TimeSpan, agent_name
+from api.retrieval.query_terms import QueryTerms, agent_name
+from api.retrieval.time_spans import TimeSpan
 from consolidation.decay import DAY_MS
 from pipelines.columns.records import Standings
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, tzinfo
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy
 
@@ -34,6 +34,7 @@ from api.retrieval.story_evidence import (
 from api.retrieval.story_features import Features, features_of
 from api.retrieval.story_limits import ORDER
 from api.retrieval.story_ranker import confidence_of, explained, story_scores
+from api.retrieval.story_result import READ_OFF, AnswerType, StoryAnswer
 from api.retrieval.story_terms import COUNTED, VALUES, StoryTerms
 from consolidation.decay import DecayWeights
 from enrichment.stems import stem_in, words_in
@@ -41,7 +42,6 @@ from enrichment.vocabulary import relation_words
 from pipelines.columns.records import Array, Stories
 from pipelines.graph.rows import is_event
 
-AnswerType = Literal["events", "value", "count", "list", "tree", "summary"]
 ACTS_SHARE: Final = 0.05
 """Share of tool calls and their outcomes among the events from which on they tell stories of acts:
 a conversation of people is ranked as one (`relevance`)."""
@@ -54,8 +54,6 @@ _ALIKE: Final = 0.75
 """Share, by rarity, of the words of the best event that another one of the same kind holds."""
 _ALIKE_ATTEMPT: Final = 0.8
 """Likewise of the words that are said by its tool in its story, or, without a tool, by others."""
-READ_OFF: Final = 0.95
-"""That something is known which was read off the events."""
 _LISTED: Final = frozenset((Operator.PROFILE, Operator.WINDOW))
 """What they ask for is all of it."""
 _TYPES: Final[Mapping[Operator, AnswerType]] = {
@@ -69,33 +67,6 @@ _TYPES: Final[Mapping[Operator, AnswerType]] = {
     Operator.ACTOR: "value",
     Operator.SUMMARY: "summary",
 }
-
-
-class StoryAnswer(NamedTuple):
-    """What the stories say to a question.
-
-    Attributes:
-        plan: what was understood.
-        confidence: that the memory knows it, 0 to 1.
-        order: ids of events, the best first.
-        relevance: of each of them, 0 to 1.
-        type: of the answer.
-        value: a number, names, a date, what a fact says; None: the text of the first piece of
-            evidence.
-        evidence: ids of the events that prove the value.
-        decides: whether the order stands: else the answer is ranked by what is said alone.
-        explained: what counted most for the first events, by id and feature.
-    """
-
-    plan: Plan
-    confidence: float
-    order: list[str]
-    relevance: Mapping[str, float]
-    type: AnswerType
-    value: Any
-    evidence: list[str]
-    decides: bool
-    explained: Mapping[str, Mapping[str, float]]
 
 
 def story_answer(

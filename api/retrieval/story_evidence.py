@@ -11,12 +11,12 @@ import numpy
 
 from api.retrieval.plan import Operator, Plan
 from api.retrieval.plan_phrases import ASKING_WORDS
-from api.retrieval.query_terms import TimeSpan
 from api.retrieval.story_acts import acts_asked, asks_for_first, calls_of
 from api.retrieval.story_features import Features
 from api.retrieval.story_limits import in_time
 from api.retrieval.story_roles import CALL, roles_of
 from api.retrieval.story_terms import StoryTerms
+from api.retrieval.time_spans import TimeSpan
 from consolidation.decay import DAY_MS
 from enrichment.act_names import first_word, is_reader
 from enrichment.event_kinds import EventKind

@@ -10,7 +10,7 @@ from api.retrieval.open_answer import open_answer, open_asked, otherwise_meant
 from api.retrieval.personal import OF_LINES
 from api.retrieval.persons import Asking, PersonAsked, Persons, person_answer, profile_of
 from api.retrieval.plan import Operator, Plan, plan_of
-from api.retrieval.story_answer import StoryAnswer, nearest_first, story_answer
+from api.retrieval.story_answer import nearest_first, story_answer
 from api.retrieval.story_evidence import beside_labels
 from api.retrieval.story_lists import (
     acts_answer,
@@ -19,6 +19,7 @@ from api.retrieval.story_lists import (
     list_answer,
     list_asked,
 )
+from api.retrieval.story_result import StoryAnswer
 from api.retrieval.story_terms import stories_asked, story_terms
 from pipelines.columns.reads import ColumnReads
 

@@ -4,7 +4,7 @@
 15 November", "between 9:15 and 9:30", "before noon on Monday". A day begins and ends at midnight of
 a time zone. A date without a year is the last one that is not in the future, a weekday the last one
 before today. A time of day without a day is of the day that is given, else of today; before it is
-from midnight, after it until midnight. (`query_terms.time_spans` finds what a question may be
+from midnight, after it until midnight. (`time_spans` finds what a question may be
 about, loosely: people tell of things days later.)
 """
 
@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final, NamedTuple
 
 from api.retrieval.clock_times import Clock, clocks_in
-from api.retrieval.query_terms import DAY, MONTH, MONTH_NUMBERS, MONTHS, YEAR, TimeSpan
+from api.retrieval.time_spans import DAY, MONTH, MONTH_NUMBERS, MONTHS, YEAR, TimeSpan
 
 MAX_WINDOWS: Final = 8
 _LONGEST: Final = timedelta(days=36_500)

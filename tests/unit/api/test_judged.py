@@ -6,7 +6,7 @@ from typing import Any
 
 from api.judged import NONE_KNOWN, answer_head, answer_of
 from api.retrieval.plan import plan_of
-from api.retrieval.story_answer import StoryAnswer
+from api.retrieval.story_result import StoryAnswer
 from api.schemas import Answer, AtlasResponse, Edge, Meta, Node, NodeProvenance
 from projections.schema import CAUSED_BY, EVENT, FOLLOWS
 from tests.factories import partly

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from api.retrieval.story_answer import StoryAnswer
+from api.retrieval.story_result import StoryAnswer
 from tests.unit.api.story_builder import Told
 from tests.unit.api.test_story_answer import answer, asked
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy
 import pytest
 
-from api.retrieval.query_terms import TimeSpan
-from api.retrieval.story_answer import StoryAnswer
 from api.retrieval.story_evidence import MAX_TOLD, beside_labels, happened
+from api.retrieval.story_result import StoryAnswer
+from api.retrieval.time_spans import TimeSpan
 from pipelines.columns.records import StoryFact
 from tests.factories import START_MS
 from tests.unit.api.story_builder import MINUTE_MS, Told

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from api.retrieval.query_terms import MAX_SPANS, YEARS_BACK, TimeSpan, time_spans
+from api.retrieval.time_spans import MAX_SPANS, YEARS_BACK, TimeSpan, time_spans
 from consolidation.decay import DAY_MS
 
 
