@@ -1,4 +1,4 @@
-"""What the stories say to a question: an order, a value, and the events that prove it."""
+"""What the stories say to a question: an order, a value, and the events that prove it. Pure."""
 
 from __future__ import annotations
 

@@ -33,8 +33,10 @@ PURE = (
     "story_limits",
     "story_lists",
     "story_ranker",
+    "story_result",
     "story_roles",
     "story_terms",
+    "time_spans",
     "time_windows",
 )
 RECORDS = (
