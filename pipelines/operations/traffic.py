@@ -27,6 +27,8 @@ LAG: Final = "recollect_lag_entries"
 ASKED_ABOUT: Final = 200
 """The newest sessions that questions are about."""
 _LOOK_S: Final = 0.25
+_SEEN_S: Final = 2.0
+"""Until the API, which looks at lags each second, has seen what came last."""
 
 
 class Load(NamedTuple):
@@ -101,7 +103,8 @@ def run(place: Place, load: Load, progress: Callable[[int, int, str], None]) -> 
         work = _Work(memory, client.RecollectError, load)
         answers = work.run(progress)
     api = RunningApi(place.url, place.key)
-    behind = _behind(api)
+    time.sleep(_SEEN_S)
+    behind = behind_of(api)
     return Outcome(
         events=work.events.latency("events", work.logged / work.took_s),
         questions=answers,
@@ -220,7 +223,7 @@ class _Work:
         return True
 
 
-def _behind(api: RunningApi) -> dict[str, int]:
+def behind_of(api: RunningApi) -> dict[str, int]:
     """How many entries each stage has not folded, as the API sees it."""
     behind: dict[str, int] = {}
     for (name, labels), value in samples_of(api.metrics()).items():
@@ -240,7 +243,7 @@ def _caught_up_s(
     took_s: dict[str, float | None] = dict.fromkeys(behind)
     for passed_s in _looks(begun_s, patience_s):
         with suppress(OperationFailed):  # busy: it is asked again
-            for stage, entries in _behind(api).items():
+            for stage, entries in behind_of(api).items():
                 if not entries and took_s.get(stage) is None:
                     took_s[stage] = round(passed_s, 1)
         if None not in took_s.values():

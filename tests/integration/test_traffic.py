@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from pipelines.cli.main import app as cli
 from pipelines.local.processes import free_port
 from pipelines.operations import traffic
-from pipelines.operations.api import Place
+from pipelines.operations.api import Place, RunningApi
 from pipelines.operations.traffic import Load, Outcome
 from projections.errors import OperationFailed
 from projections.events import Event
@@ -18,6 +18,7 @@ from projections.identity import Position
 from tests.integration.api_support import ADMIN_KEY, READ_KEY, Api, running_api
 from tests.integration.stack import Stack
 from tests.memory_stack import PARTITIONS
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 SHORT = Load(rate=40, questions=2, for_s=2, agents=4, users=3, tenant="load", patience_s=0)
@@ -68,7 +69,11 @@ def test_agents_log_for_their_users_and_questions_are_answered(stack: Stack, api
     results = [event for event in events if event.event_type == "tool.result"]
     assert results
     assert all(calls[str(one.parent_event_id)].tool_name == one.tool_name for one in results)
-    assert outcome.behind["projection"] > 0  # as the API saw it when it looked last
+    assert "projection" in outcome.behind
+    running = RunningApi(api.url, ADMIN_KEY)
+    wait_until(
+        lambda: traffic.behind_of(running)["projection"] >= 81, "the API has seen all that came"
+    )
     assert outcome.caught_up_s["projection"] is None, "nobody folds here, and nobody waited"
 
 
