@@ -100,16 +100,18 @@ class Server(NamedTuple):
 
     pid: int
     redis_pid: int
-    client: Client
+    port: int
 
     def turn(self, path: str, bodies: Sequence[bytes], events: int) -> Turn:
-        """Send bodies that hold so many events."""
+        """Send bodies that hold so many events; a connection that waits its turn is closed."""
+        client = Client(self.port)
         before, redis_before = self._used(), cpu_seconds(self.redis_pid)
         begun = perf_counter()
         for body in bodies:
-            status = self.client.post(path, body)
+            status = client.post(path, body)
             assert status in (200, 201), status
         seconds = perf_counter() - begun
+        client.close()
         server_s, redis_s = self._used() - before, cpu_seconds(self.redis_pid) - redis_before
         return Turn(seconds / events, server_s / events, redis_s / events)
 
@@ -206,9 +208,7 @@ def _serving(
     try:
         wait_until(answers, "it serves", _PATIENCE_S)
         assert valkey.pid is not None
-        client = Client(port)
-        yield Server(process.pid, valkey.pid, client)
-        client.close()
+        yield Server(process.pid, valkey.pid, port)
     finally:
         process.terminate()
         process.wait(60)
