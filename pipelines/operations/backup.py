@@ -12,17 +12,15 @@ they follow from the entries.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
 
-from consolidation.decay import DAY_MS
 from pipelines.ledger.archive import URL_FIELD, Boundary
 from pipelines.ledger.archive_files import FENCES_FILE, LEDGER_FILE, ArchiveFiles
 from pipelines.ledger.archive_store import ArchiveStore
-from pipelines.ledger.connect import call_patiently
 from pipelines.ledger.entries import Entry, LedgerKeys
 from pipelines.ledger.ledger import Ledger
 from pipelines.ledger.refill import Refill
@@ -30,14 +28,13 @@ from pipelines.ledger.sealing import sealed_by, unsealed_part
 from pipelines.ledger.segments import Manifest
 from pipelines.ledger.vault import tenant_fence
 from pipelines.operations.archive import segment_entries
+from pipelines.operations.receipts import erasure_records, note_backup, put_erasure_records
 from pipelines.work.services import Progress, Services
 from pipelines.work.settings import Settings, place_of_files
 from projections.errors import ArchiveDamaged, ConfigurationError, OperationFailed
-from projections.events import decode_event, timestamp_text
+from projections.events import decode_event
 
 BACKUP_FILE: Final = "backup.json"
-_RECEIPTS: Final = "receipts"
-_BACKUPS: Final = "backups"
 BACKING_UP: Final = "writing entries"
 RESTORING: Final = "reading entries"
 
@@ -81,57 +78,10 @@ def files_at(settings: Settings, url: str) -> ArchiveFiles:
     return ArchiveFiles(ArchiveStore(place, timeout_s=settings.archive_timeout_s))
 
 
-def backups(services: Services) -> list[dict[str, Any]]:
-    """The backups that were made of a ledger, by where they are: when, and until when they stay.
-
-    Raises:
-        LedgerUnavailable: Redis is away.
-    """
-    redis: Any = services.redis
-    rows = call_patiently(lambda: redis.hgetall(services.ledger.keys.backups))
-    return [{"url": url.decode(), **orjson.loads(told)} for url, told in sorted(rows.items())]
-
-
-def _note(services: Services, url: str, keep_days: float | None) -> None:
-    """Remember a backup, for the receipts of later erasures, which do not reach it."""
-    redis: Any = services.redis
-    ms = services.ledger.now_ms()
-    until = None if keep_days is None else timestamp_text(ms + round(keep_days * DAY_MS))
-    told = orjson.dumps({"made_at": timestamp_text(ms), "kept_until": until})
-    call_patiently(lambda: redis.hset(services.ledger.keys.backups, url, told))
-
-
-def _receipts(services: Services) -> list[bytes]:
-    redis: Any = services.redis
-    rows: list[bytes] = call_patiently(lambda: redis.lrange(services.ledger.keys.receipts, 0, -1))
-    return rows
-
-
 def _told(files: ArchiveFiles) -> dict[str, Any]:
     """What a backup says of itself; an archive says nothing."""
     data = files.store.get(BACKUP_FILE)
     return {} if data is None else dict(orjson.loads(data))
-
-
-def _bring_back_records(services: Services, told: Mapping[str, Any]) -> None:
-    """Put receipts and backups where they were; done twice it is the same."""
-    keys = LedgerKeys(services.settings.prefix)
-    receipts = [orjson.dumps(receipt) for receipt in told.get(_RECEIPTS, ())]
-    notes = {
-        str(row["url"]): orjson.dumps({name: row[name] for name in row if name != "url"})
-        for row in told.get(_BACKUPS, ())
-    }
-
-    def write() -> None:
-        pipeline: Any = services.redis.pipeline(transaction=True)
-        pipeline.delete(keys.receipts, keys.backups)
-        if receipts:
-            pipeline.rpush(keys.receipts, *receipts)
-        if notes:
-            pipeline.hset(keys.backups, mapping=notes)
-        pipeline.execute()
-
-    call_patiently(write)
 
 
 def backup(
@@ -174,12 +124,11 @@ def backup(
             report.segments += 1
             progress(report.written, None, BACKING_UP)
         manifests.append(manifest)
-    _note(services, files.store.url, keep_days)
+    note_backup(services, files.store.url, keep_days)
     told = {
         "at_ms": ledger.now_ms(),
         "manifests": [manifest.file for manifest in manifests],
-        _RECEIPTS: [orjson.loads(row) for row in _receipts(services)],
-        _BACKUPS: backups(services),
+        **erasure_records(services),
     }
     files.put_fences(ledger.vault.fences.copied())
     files.store.put(BACKUP_FILE, orjson.dumps(told, option=orjson.OPT_INDENT_2))
@@ -211,7 +160,8 @@ def restore(
     begun, settings = time.monotonic(), services.settings
     files = files_at(settings, url)
     identity = _identity(files, settings)
-    manifests = _manifests(files, identity, settings.partitions)
+    told = _told(files)
+    manifests = _manifests(files, identity, settings.partitions, told.get("manifests"))
     report = BackupReport(entries=sum(manifest.last_seq for manifest in manifests))
     sealed: set[str] = set()
     for manifest in manifests:  # all is read before anything is written
@@ -242,7 +192,7 @@ def restore(
             progress(report.written, report.entries, RESTORING)
         if goal is not None and archived.rows:
             goal.store.put(f"{archived.partition}/{archived.file}", archived.packed())
-    _bring_back_records(services, _told(files))
+    put_erasure_records(services, told)
     boundaries = [
         Boundary.of(manifest.first(0 if goal is None else len(manifest.rows) - 1))
         for manifest in manifests
@@ -278,9 +228,10 @@ def _identity(files: ArchiveFiles, settings: Settings) -> str:
     return identity
 
 
-def _manifests(files: ArchiveFiles, identity: str, partitions: int) -> list[Manifest]:
-    """Those of the last moment that a backup names; of an archive the longest."""
-    names = _told(files).get("manifests")
+def _manifests(
+    files: ArchiveFiles, identity: str, partitions: int, names: Sequence[str] | None
+) -> list[Manifest]:
+    """Those of the last moment that a backup names; of an archive (None) the longest."""
     manifests = []
     for partition in range(partitions):
         start = Manifest(identity, partition)

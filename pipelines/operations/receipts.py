@@ -5,6 +5,8 @@ and holds no content and no digest of any. What a graph came to before the erasu
 digest under a key of the store: the plain one, less that of afterwards, would be a digest of what
 was erased, by which a guess could be confirmed. Who has the store, and what `verify` printed
 before, can compare (`covered_digest`).
+
+Beside them is noted which backups were made, which no erasure reaches. Both are in every backup.
 """
 
 from __future__ import annotations
@@ -17,14 +19,17 @@ import orjson
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from consolidation.decay import DAY_MS
 from pipelines.ledger.connect import call_patiently
+from pipelines.ledger.entries import LedgerKeys
 from pipelines.ledger.keys import NAMING, SIGNING, KeyStore
 from pipelines.ledger.vault import CONSENT
-from pipelines.operations.backup import backups
 from pipelines.work.services import Services
-from projections.events import canonical_json
+from projections.events import canonical_json, timestamp_text
 
 VERSION: Final = 1
+_RECEIPTS: Final = "receipts"
+_BACKUPS: Final = "backups"
 NOT_REACHED: Final = (
     "backups, exports and logs that were made before",
     "append-only files and store files until they are rewritten",
@@ -68,6 +73,64 @@ def receipts(services: Services) -> list[Receipt]:
     redis: Any = services.redis
     key = services.ledger.keys.receipts
     return [orjson.loads(row) for row in call_patiently(lambda: redis.lrange(key, 0, -1))]
+
+
+def backups(services: Services) -> list[dict[str, Any]]:
+    """The backups that were made of a ledger, by where they are: when, and until when they stay.
+
+    Raises:
+        LedgerUnavailable: Redis is away.
+    """
+    redis: Any = services.redis
+    rows = call_patiently(lambda: redis.hgetall(services.ledger.keys.backups))
+    return [{"url": url.decode(), **orjson.loads(told)} for url, told in sorted(rows.items())]
+
+
+def note_backup(services: Services, url: str, keep_days: float | None) -> None:
+    """Remember a backup, for the receipts of later erasures, which do not reach it.
+
+    Raises:
+        LedgerUnavailable: Redis is away.
+    """
+    redis: Any = services.redis
+    ms = services.ledger.now_ms()
+    until = None if keep_days is None else timestamp_text(ms + round(keep_days * DAY_MS))
+    told = orjson.dumps({"made_at": timestamp_text(ms), "kept_until": until})
+    call_patiently(lambda: redis.hset(services.ledger.keys.backups, url, told))
+
+
+def erasure_records(services: Services) -> dict[str, Any]:
+    """What is recorded of erasures beside the ledger: receipts, and the backups not reached.
+
+    Raises:
+        LedgerUnavailable: Redis is away.
+    """
+    return {_RECEIPTS: receipts(services), _BACKUPS: backups(services)}
+
+
+def put_erasure_records(services: Services, told: Mapping[str, Any]) -> None:
+    """Put such records where they were; what is missing there is empty, twice is as once.
+
+    Raises:
+        LedgerUnavailable: Redis is away.
+    """
+    keys = LedgerKeys(services.settings.prefix)
+    rows = [orjson.dumps(receipt) for receipt in told.get(_RECEIPTS, ())]
+    notes = {
+        str(row["url"]): orjson.dumps({name: row[name] for name in row if name != "url"})
+        for row in told.get(_BACKUPS, ())
+    }
+
+    def write() -> None:
+        pipeline: Any = services.redis.pipeline(transaction=True)
+        pipeline.delete(keys.receipts, keys.backups)
+        if rows:
+            pipeline.rpush(keys.receipts, *rows)
+        if notes:
+            pipeline.hset(keys.backups, mapping=notes)
+        pipeline.execute()
+
+    call_patiently(write)
 
 
 def sign_receipt(services: Services, key_id: bytes, told: Mapping[str, Any]) -> Receipt:

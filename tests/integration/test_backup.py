@@ -18,11 +18,11 @@ from pipelines.ledger.refill import Refill
 from pipelines.ledger.sealing import Subject, erased_user
 from pipelines.models.loaded import Models
 from pipelines.operations.archive import archive
-from pipelines.operations.backup import backup, backups, restore
+from pipelines.operations.backup import backup, restore
 from pipelines.operations.consolidate import consolidate
 from pipelines.operations.erase import seal_tenant
 from pipelines.operations.rebuild import rebuild
-from pipelines.operations.receipts import receipts, sign_receipt, verified
+from pipelines.operations.receipts import backups, receipts, sign_receipt, verified
 from pipelines.proof.verify import verify
 from pipelines.work.services import Services
 from projections.errors import (
