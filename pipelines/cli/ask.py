@@ -21,8 +21,10 @@ from pipelines.operations.api import (
     TIMEOUT_MS,
     ApiClient,
     InProcessApi,
+    Place,
     RunningApi,
-    running_api,
+    read_key,
+    running_place,
 )
 from projections.events import DEFAULT_TENANT
 from projections.schema import ENTITY, EVENT, INTENTS, SUMMARY
@@ -121,15 +123,23 @@ def ask(
     return OK if document["nodes"] else FAILED
 
 
+def api_place(invocation: Invocation, url: str | None, key_file: Path | None) -> Place | None:
+    """The API that is named, else that of the data folder; None: no API runs there.
+
+    Nor is one taken that may have another ledger or another graph than the services that are named.
+    """
+    if url is not None:
+        return Place(url, None if key_file is None else read_key(key_file))
+    if invocation.redis is None and invocation.neo4j is None:
+        return running_place(invocation.settings.data_dir)
+    return None
+
+
 def client_for(invocation: Invocation, url: str | None, key_file: Path | None) -> ApiClient:
     """Who answers: the API that is named, the one of the data folder, else one of our own."""
-    if url is not None:
-        key = None if key_file is None else key_file.read_text(encoding="utf-8").strip()
-        return RunningApi(url, key)
-    if invocation.redis is None and invocation.neo4j is None:
-        running = running_api(invocation.settings.data_dir)
-        if running is not None:
-            return running
+    place = api_place(invocation, url, key_file)
+    if place is not None:
+        return RunningApi(*place)
     log_to_stderr(invocation.settings, debug=invocation.debug)
     invocation.require_ledger()
     return InProcessApi(invocation.settings)

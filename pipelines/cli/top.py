@@ -14,10 +14,10 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from pipelines.cli.ask import Api, KeyFile
+from pipelines.cli.ask import Api, KeyFile, api_place
 from pipelines.cli.invocation import Invocation, command
 from pipelines.cli.outcome import AWAY, OK, write_json_line
-from pipelines.operations.api import RunningApi, read_key, running_api
+from pipelines.operations.api import RunningApi
 from pipelines.operations.rates import Look, look, rates
 
 app = typer.Typer()
@@ -45,7 +45,8 @@ def top(
     of the embedded services, or --api. With --json each interval is one line. The exit code is 3
     when the graph cannot be reached.
     """
-    source = _api(invocation, api, key_file)
+    place = api_place(invocation, api, key_file)
+    source = None if place is None else RunningApi(*place)
     before = look(invocation.services, source)
     if once:
         document = _next(invocation, source, before, interval_s)[1]
@@ -62,14 +63,6 @@ def top(
             shown.append(document)
             live.update(picture(document, shown), refresh=True)
     return OK
-
-
-def _api(invocation: Invocation, url: str | None, key_file: Any) -> RunningApi | None:
-    if url is not None:
-        return RunningApi(url, None if key_file is None else read_key(key_file))
-    if invocation.redis is None and invocation.neo4j is None:
-        return running_api(invocation.settings.data_dir)
-    return None
 
 
 def _next(

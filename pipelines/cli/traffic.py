@@ -9,11 +9,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from pipelines.cli.ask import Api, KeyFile
+from pipelines.cli.ask import Api, KeyFile, api_place
 from pipelines.cli.invocation import Invocation, command
 from pipelines.cli.outcome import FAILED, OK
 from pipelines.operations import traffic
-from pipelines.operations.api import Place, read_key, running_place
 from projections.errors import OperationFailed
 
 app = typer.Typer()
@@ -53,7 +52,10 @@ def load(
     of the tenant. A latency counts from when a step was due, so that a service that falls behind
     shows it. The exit code is 1 where something was not answered.
     """
-    place = _place(invocation, api, key_file)
+    place = api_place(invocation, api, key_file)
+    if place is None:
+        reason = "no API runs here: `recollect up --detach --all` starts one, --api URL names one"
+        raise OperationFailed(reason=reason)
     wanted = traffic.Load(
         rate=rate,
         questions=questions,
@@ -68,16 +70,6 @@ def load(
         document = traffic.run(place, wanted, progress).as_dict()
     invocation.answer(document, lambda out: _show(out, document))
     return FAILED if document["errors"] else OK
-
-
-def _place(invocation: Invocation, url: str | None, key_file: Any) -> Place:
-    if url is not None:
-        return Place(url, None if key_file is None else read_key(key_file))
-    place = running_place(invocation.settings.data_dir)
-    if place is None:
-        reason = "no API runs here: `recollect up --detach --all` starts one, --api URL names one"
-        raise OperationFailed(reason=reason)
-    return place
 
 
 def _show(out: Console, document: Mapping[str, Any]) -> None:

@@ -216,12 +216,6 @@ def _answer(status: int, data: bytes, accept: str) -> ApiAnswer:
     raise OperationFailed(reason=f"{document.get('title', 'the API did not answer')}: {detail}")
 
 
-def running_api(data_dir: Path) -> RunningApi | None:
-    """The API of the embedded services on a data folder; None: none runs."""
-    place = running_place(data_dir)
-    return None if place is None else RunningApi(place.url, place.key)
-
-
 class Place(NamedTuple):
     """Where an API is, and the key for it; None: it needs none."""
 
