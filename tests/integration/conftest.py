@@ -74,6 +74,15 @@ def stack(make_stack: Callable[..., Stack]) -> Stack:
 
 
 @pytest.fixture
+def stack_api(stack: Stack) -> Iterator[Api]:
+    """The API of the stack's ledger and graph."""
+    settings = stack.services.settings
+    options = {"partitions": settings.partitions, "id_buckets": settings.id_buckets}
+    with running_api(settings.redis_url, settings.neo4j_url, **options) as running:
+        yield running
+
+
+@pytest.fixture
 def no_models(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rule stands in for the models of the enrichment."""
     monkeypatch.setattr("pipelines.operations.consolidate.make_fold", without_models)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import orjson
@@ -15,34 +14,19 @@ from pipelines.local.processes import free_port
 from pipelines.operations.api import RunningApi
 from pipelines.operations.rates import look, rates
 from tests.factories import event
-from tests.integration.api_support import READ_KEY, Api, running_api
+from tests.integration.api_support import READ_KEY, Api
 from tests.integration.stack import Stack
 from tests.memory_stack import PARTITIONS
 
 pytestmark = pytest.mark.integration
-OPTIONS = {"partitions": PARTITIONS, "id_buckets": 64}
 
 
-@pytest.fixture
-def stack(redis_url: str, neo4j_url: str) -> Iterator[Stack]:
-    found = Stack(redis_url, neo4j_url)
-    yield found
-    found.close()
-
-
-@pytest.fixture
-def api(stack: Stack) -> Iterator[Api]:
-    settings = stack.services.settings
-    with running_api(settings.redis_url, settings.neo4j_url, **OPTIONS) as running:
-        yield running
-
-
-def test_rates_are_those_of_what_was_done_between_two_looks(stack: Stack, api: Api) -> None:
-    asked = RunningApi(api.url, None)
+def test_rates_are_those_of_what_was_done_between_two_looks(stack: Stack, stack_api: Api) -> None:
+    asked = RunningApi(stack_api.url, None)
     before = look(stack.services, asked)
     stack.append(*(event(number, tenant="acme") for number in range(1, 9)))
     stack.fold()
-    with api.client(READ_KEY) as client:
+    with stack_api.client(READ_KEY) as client:
         body: dict[str, Any] = {"query": "what was said?", "session_id": "x", "agent_id": "a"}
         body |= {"timeout_ms": 30_000, "record_access": False}
         for _ in range(3):
@@ -57,7 +41,7 @@ def test_rates_are_those_of_what_was_done_between_two_looks(stack: Stack, api: A
     assert told["memory"]["redis_bytes"] > 0
 
 
-def test_one_interval_is_printed_for_people_and_for_machines(stack: Stack, api: Api) -> None:
+def test_one_interval_is_printed_for_people_and_for_machines(stack: Stack, stack_api: Api) -> None:
     settings = stack.services.settings
     where = ["--redis", settings.redis_url, "--neo4j", settings.neo4j_url]
     once = ["top", "--once", "--interval", "0.2", *where]
@@ -76,7 +60,7 @@ def test_one_interval_is_printed_for_people_and_for_machines(stack: Stack, api: 
         )
         return done.stdout
 
-    document = orjson.loads(run("--api", api.url, "--json"))
+    document = orjson.loads(run("--api", stack_api.url, "--json"))
     assert document["target"] == "blue"
     assert document["api"]["queries_per_s"] == 0
     shown = run("--api", f"http://127.0.0.1:{free_port()}")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from typer.testing import CliRunner
 
@@ -15,28 +13,12 @@ from pipelines.operations.traffic import Load, Outcome
 from projections.errors import OperationFailed
 from projections.events import Event
 from projections.identity import Position
-from tests.integration.api_support import ADMIN_KEY, READ_KEY, Api, running_api
+from tests.integration.api_support import ADMIN_KEY, READ_KEY, Api
 from tests.integration.stack import Stack
-from tests.memory_stack import PARTITIONS
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 SHORT = Load(rate=40, questions=2, for_s=2, agents=4, users=3, tenant="load", patience_s=0)
-
-
-@pytest.fixture
-def stack(redis_url: str, neo4j_url: str) -> Iterator[Stack]:
-    found = Stack(redis_url, neo4j_url)
-    yield found
-    found.close()
-
-
-@pytest.fixture
-def api(stack: Stack) -> Iterator[Api]:
-    settings = stack.services.settings
-    options = {"partitions": PARTITIONS, "id_buckets": 64}
-    with running_api(settings.redis_url, settings.neo4j_url, **options) as running:
-        yield running
 
 
 def load(api: Api, key: str, wanted: Load) -> Outcome:
@@ -53,8 +35,10 @@ def logged(stack: Stack) -> list[Event]:
     return [event for event in events if not event.event_type.startswith("memory.")]
 
 
-def test_agents_log_for_their_users_and_questions_are_answered(stack: Stack, api: Api) -> None:
-    outcome = load(api, ADMIN_KEY, SHORT)
+def test_agents_log_for_their_users_and_questions_are_answered(
+    stack: Stack, stack_api: Api
+) -> None:
+    outcome = load(stack_api, ADMIN_KEY, SHORT)
     assert outcome.errors == {}
     assert (outcome.events.asked, outcome.events.failed) == (80, 0)
     assert (outcome.questions.asked, outcome.questions.failed) == (4, 0)
@@ -70,16 +54,16 @@ def test_agents_log_for_their_users_and_questions_are_answered(stack: Stack, api
     assert results
     assert all(calls[str(one.parent_event_id)].tool_name == one.tool_name for one in results)
     assert "projection" in outcome.behind
-    running = RunningApi(api.url, ADMIN_KEY)
+    running = RunningApi(stack_api.url, ADMIN_KEY)
     wait_until(
         lambda: traffic.behind_of(running)["projection"] >= 81, "the API has seen all that came"
     )
     assert outcome.caught_up_s["projection"] is None, "nobody folds here, and nobody waited"
 
 
-def test_what_is_refused_is_counted_by_what_it_is(api: Api) -> None:
+def test_what_is_refused_is_counted_by_what_it_is(stack_api: Api) -> None:
     with pytest.raises(OperationFailed, match="role write"):
-        load(api, READ_KEY, SHORT._replace(tenant="acme"))
+        load(stack_api, READ_KEY, SHORT._replace(tenant="acme"))
 
 
 def test_it_is_told_where_nobody_answers_and_where_the_client_is_not_there(
