@@ -26,7 +26,10 @@ WEIGHT: Final = """() => performance.getEntriesByType('resource')
   .concat(performance.getEntriesByType('navigation'))
   .filter(({ name }) => name.includes('/ui'))
   .reduce((sum, { encodedBodySize }) => sum + encodedBodySize, 0)"""
-PAINT: Final = "() => performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
+PAINT: Final = """() => new Promise((resolve) => new PerformanceObserver((list) => {
+  const paint = list.getEntries().find(({ name }) => name === 'first-contentful-paint');
+  if (paint) resolve(paint.startTime);
+}).observe({ type: 'paint', buffered: true }))"""
 DRAWN_BY: Final = """() => {
   const context = document.createElement('canvas').getContext('webgl2');
   const told = context.getExtension('WEBGL_debug_renderer_info');
