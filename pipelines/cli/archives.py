@@ -57,8 +57,8 @@ def backup(
 ) -> None:
     """Bring a backup of the ledger up to now, while events come in.
 
-    It holds every event up to the moment it began, archived or not; what was there from the last
-    time is not written again. Graphs are folded from it anew.
+    It holds every event up to the moment it began, archived or not, and what models and rules made
+    of it; what was there from the last time is not written again. Graphs are folded from it anew.
     """
     with invocation.progress() as progress:
         report = back_up(invocation.services, url, keep_days=keep_days, progress=progress)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -138,8 +139,25 @@ class ArchiveFiles:
             raise ArchiveDamaged(name=self.path(name), rule="a segment of the manifest is there")
         return Segment(partition, row, data, self.path(name))
 
+    def derivations(self, partition: int, row: Row) -> bytes:
+        """What was derived of a segment's entries, as its file has it; empty: there is none."""
+        if not row.derivations:
+            return b""
+        name = f"{partition}/{row.derivations_file}"
+        data = self.store.get(name)
+        if data is None:
+            self.require_place()
+            raise ArchiveDamaged(name=self.path(name), rule="a file of the manifest is there")
+        if hashlib.sha256(data).hexdigest() != row.derivations:
+            raise ArchiveDamaged(name=self.path(name), rule="its SHA-256 is the manifest's")
+        return data
+
     def add(
-        self, before: Manifest, entries: Sequence[Entry], turned: Callable[[], None]
+        self,
+        before: Manifest,
+        entries: Sequence[Entry],
+        turned: Callable[[], None],
+        derivations: bytes = b"",
     ) -> tuple[Manifest, Packed]:
         """Write a segment and the manifest that lists it, and read both back.
 
@@ -147,10 +165,15 @@ class ArchiveFiles:
             before: what is written of their partition.
             entries: that go on there.
             turned: called between any two steps.
+            derivations: what was derived of these entries, as a file.
         """
-        packed = packed_segment(before, entries)
+        packed = packed_segment(before, entries, derivations)
         partition = before.partition
         turned()
+        if derivations:
+            self.store.put(f"{partition}/{packed.row.derivations_file}", derivations)
+            turned()
+            self.derivations(partition, packed.row)
         self.store.put(f"{partition}/{packed.row.file}", packed.data)
         turned()
         self.require_same(partition, packed.row, entries)
@@ -165,10 +188,13 @@ class ArchiveFiles:
 
     def copy(self, goal: ArchiveFiles, partition: int, row: Row) -> None:
         """Write a segment elsewhere, as it is; nothing where that is the same place."""
-        name = f"{partition}/{row.file}"
-        if goal.store.url != self.store.url and (data := self.store.get(name)) is not None:
-            goal.store.put(name, data)
-            goal.segment(partition, row)
+        if goal.store.url == self.store.url:
+            return
+        for file in filter(None, (row.derivations_file, row.file)):
+            name = f"{partition}/{file}"
+            if (data := self.store.get(name)) is not None:
+                goal.store.put(name, data)
+        goal.segment(partition, row)
 
     def require_same(self, partition: int, row: Row, entries: Sequence[Entry]) -> None:
         """Compare a segment with entries.
@@ -184,7 +210,8 @@ class ArchiveFiles:
     def tidy(self, manifest: Manifest) -> None:
         """Take away what ends where a manifest does, or before, and is not in it."""
         partition = manifest.partition
-        listed = {manifest.file, *(row.file for row in manifest.rows)}
+        listed = {manifest.file}
+        listed.update(file for row in manifest.rows for file in (row.file, row.derivations_file))
         for name in self.store.names(str(partition)):
             if name not in listed and last_seq_of(name) <= manifest.last_seq:
                 self.store.remove(f"{partition}/{name}")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -20,6 +20,7 @@ from pipelines.ledger.connect import call_patiently
 from pipelines.ledger.damage import Place
 from pipelines.ledger.entries import DATA_FIELD, SEQ_FIELD, Entry, before, bucket_of, decode_entry
 from pipelines.ledger.ledger import Ledger, Tail
+from pipelines.ledger.segments import Row
 from projections.errors import ArchiveDamaged, UndecodableEntry
 from projections.events import content_digest, event_partition
 from projections.identity import START, Position
@@ -185,11 +186,14 @@ class _Check:
 
         Where the archive is damaged, only that is told: what is in it cannot be compared.
         """
+        archive = self._ledger.archive
         try:
             self._compare()
         except ArchiveDamaged as error:
-            if not self._archive_damage():
+            if not self._archive_damage(lambda *place: archive.files.segment(*place)):
                 self._tell(ARCHIVE_DAMAGED, str(error))
+        else:
+            self._archive_damage(lambda *place: archive.files.derivations(*place))
         return self._report
 
     def _compare(self) -> None:
@@ -206,8 +210,8 @@ class _Check:
         self._clock()
         self._strays()
 
-    def _archive_damage(self) -> int:
-        """Tell each file of the archive that is not what was written; how many."""
+    def _archive_damage(self, read: Callable[[int, Row], object]) -> int:
+        """Tell each file of the archive that cannot be read as it was written; how many."""
         told, archive = 0, self._ledger.archive
         for partition, boundary in enumerate(archive.boundaries(range(len(self._tails)))):
             try:
@@ -218,7 +222,7 @@ class _Check:
                 continue
             for row in rows:
                 try:
-                    archive.files.segment(partition, row)
+                    read(partition, row)
                 except ArchiveDamaged as error:
                     self._tell(ARCHIVE_DAMAGED, str(error), Where(partition, seq=row.first_seq))
                     told += 1

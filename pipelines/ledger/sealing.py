@@ -149,12 +149,24 @@ def skeleton_of(event: Event) -> tuple[bytes, bytes]:
 
 
 def seal(skeleton: bytes, personal: bytes, key: SubjectKey) -> bytes:
-    """The sealed entry of an event."""
+    """What stays readable, with what is sealed behind it: of an event, its entry."""
     digest = key.nonces.copy()
     digest.update(b"\0".join((skeleton, personal)))
     nonce = digest.digest()
     ciphertext = key.cipher.encrypt(nonce, personal, skeleton)
     return b"".join((skeleton, SEALED_MARK, key.key_id, nonce, ciphertext))
+
+
+def unseal(data: bytes, key: SubjectKey) -> bytes:
+    """What `seal` has sealed.
+
+    Raises:
+        InvalidTag: not with this key, or it was altered since.
+    """
+    end = data.index(SEALED_MARK)
+    nonce = end + 1 + KEY_ID_BYTES
+    ciphertext = nonce + NONCE_BYTES
+    return key.cipher.decrypt(data[nonce:ciphertext], data[ciphertext:], data[:end])
 
 
 def unsealed_part(data: bytes) -> bytes:
@@ -180,15 +192,13 @@ def opened(data: bytes, keys: Opener | None, *, partition: int = -1, position: s
     if end >= 0:
         if keys is None:
             raise KeysUnavailable(reason="this process has no key store (keys_url, master_key)")
-        nonce = end + 1 + KEY_ID_BYTES
-        ciphertext = nonce + NONCE_BYTES
-        skeleton, key_id = data[:end], data[end + 1 : nonce]
+        skeleton, key_id = data[:end], data[end + 1 : end + 1 + KEY_ID_BYTES]
         key = keys.opening(key_id)
         if key is None:
             data, erased = skeleton, key_id
         else:
             try:
-                personal = key.cipher.decrypt(data[nonce:ciphertext], data[ciphertext:], skeleton)
+                personal = unseal(data, key)
             except InvalidTag as error:
                 reason = "not sealed with the key that it names, or altered since"
                 raise UndecodableEntry(

@@ -44,6 +44,8 @@ class Row(NamedTuple):
         bytes: of the file.
         sha256: of the file, hex.
         chain: SHA-256 over the chain before it and the rest of this row, hex.
+        derivations: SHA-256 of the file beside it that holds what was derived of its entries, hex;
+            empty: there is none.
     """
 
     file: str
@@ -57,20 +59,37 @@ class Row(NamedTuple):
     bytes: int
     sha256: str
     chain: str
+    derivations: str = ""
+
+    @property
+    def derivations_file(self) -> str:
+        """Name of the file with what was derived of its entries; empty: there is none."""
+        if not self.derivations:
+            return ""
+        return _file(self.first_seq, self.last_seq, self.derivations, "derivations.parquet")
 
     def chained(self, before: str) -> Self:
         """The row behind another one, whose chain digest is `before`."""
         told = self._asdict()
         del told["chain"]
+        if not self.derivations:
+            del told["derivations"]  # rows of before there were any have the same chain
         text = before.encode() + orjson.dumps(told, option=orjson.OPT_SORT_KEYS)
         return self._replace(chain=hashlib.sha256(text).hexdigest())
 
 
 class Packed(NamedTuple):
-    """A segment as it is written."""
+    """A segment as it is written.
+
+    Attributes:
+        row: of the manifest.
+        data: bytes of the file.
+        derivations: of the file beside it; empty: there is none.
+    """
 
     row: Row
     data: bytes
+    derivations: bytes = b""
 
 
 class Manifest(NamedTuple):
@@ -176,12 +195,13 @@ def last_seq_of(name: str) -> int:
     return int(words[1]) if len(words) == _WORDS and words[1].isdecimal() else NO_NUMBER
 
 
-def packed_segment(before: Manifest, entries: Sequence[Entry]) -> Packed:
+def packed_segment(before: Manifest, entries: Sequence[Entry], derivations: bytes = b"") -> Packed:
     """The segment of entries that continue a manifest.
 
     Args:
         before: what is archived of their partition; the file names its chain.
         entries: at least one, without a gap.
+        derivations: what was derived of them, as a file.
     """
     import pyarrow
     from pyarrow import parquet
@@ -223,7 +243,7 @@ def packed_segment(before: Manifest, entries: Sequence[Entry]) -> Packed:
     sha256 = hashlib.sha256(data).hexdigest()
     first, last = entries[0], entries[-1]
     row = Row(
-        file=f"{first.seq:012d}-{last.seq:012d}-{sha256[:_NAME_DIGITS]}.parquet",
+        file=_file(first.seq, last.seq, sha256, "parquet"),
         first_seq=first.seq,
         last_seq=last.seq,
         first_position=str(first.position),
@@ -234,8 +254,13 @@ def packed_segment(before: Manifest, entries: Sequence[Entry]) -> Packed:
         bytes=len(data),
         sha256=sha256,
         chain="",
+        derivations=hashlib.sha256(derivations).hexdigest() if derivations else "",
     )
-    return Packed(row, data)
+    return Packed(row, data, derivations)
+
+
+def _file(first_seq: int, last_seq: int, sha256: str, kind: str) -> str:
+    return f"{first_seq:012d}-{last_seq:012d}-{sha256[:_NAME_DIGITS]}.{kind}"
 
 
 class Segment:

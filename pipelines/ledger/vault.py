@@ -71,8 +71,11 @@ class Withheld(NamedTuple):
         """Whether the content of an event of the tenant is withheld."""
         if event.event_id in self.decisions:
             return True
-        consent = event.consent_ref
-        return consent is not None and any(is_of_class(consent, one) for one in self.consents)
+        return event.consent_ref is not None and self.names(event.consent_ref)
+
+    def names(self, consent: str) -> bool:
+        """Whether a consent, or its class, was withdrawn."""
+        return any(is_of_class(consent, one) for one in self.consents)
 
 
 class Fenced(NamedTuple):

@@ -50,6 +50,8 @@ Kind = metrics.KeptKind
 """vector: of a text; analysis: of a text; answer: of a language model; event: what the rules found
 in one event."""
 Digest = bytes
+Met = defaultdict[Kind, dict[Digest, bytes | None]]
+"""What was asked for, with its value where it is there."""
 PAUSE_S: Final = 5.0
 """How long a store that failed is left alone: no block waits for its time-out again and again."""
 
@@ -414,7 +416,7 @@ class Derivations:
         self._store = store
         self._now = now
         self._until_s: float | None = None
-        self._asked_for: defaultdict[Kind, set[Digest]] | None = None
+        self._met: Met | None = None
         self.unkept = 0
 
     @property
@@ -423,37 +425,46 @@ class Derivations:
         return self._store is not None
 
     @contextmanager
-    def forgetting(self) -> Iterator[dict[Kind, set[Digest]]]:
-        """Keep nothing meanwhile, and forget at the end whatever was asked for.
+    def listening(self) -> Iterator[Met]:
+        """Keep nothing meanwhile, and note whatever is asked for.
 
-        So what is kept of some events is forgotten by deriving them once more: nobody else has to
-        know by what it is kept. It is for one thread, and for no other use of this.
+        So what is kept of some events is met by deriving them once more: nobody else has to know by
+        what it is kept. What is kept of a whole event is noted and not answered, so that what it
+        was made of is asked for, too. It is for one thread, and for no other use of this.
 
         Yields:
             What was asked for so far, by kind.
+        """
+        met: Met = defaultdict(dict)
+        self._met = met
+        try:
+            yield met
+        finally:
+            self._met = None
+
+    @contextmanager
+    def forgetting(self) -> Iterator[Met]:
+        """Listen, and forget at the end whatever was asked for. See `listening`.
 
         Raises:
             DerivationsUnavailable: the store failed.
         """
-        asked_for: defaultdict[Kind, set[Digest]] = defaultdict(set)
-        self._asked_for = asked_for
-        try:
-            yield asked_for
-        finally:
-            self._asked_for = None
+        with self.listening() as met:
+            yield met
         if self._store is not None:
-            for kind, digests in asked_for.items():
-                self._store.forget(kind, sorted(digests))
+            for kind, values in met.items():
+                self._store.forget(kind, sorted(values))
 
     def get(self, kind: Kind, digests: Iterable[Digest]) -> dict[Digest, bytes]:
         """The values that are there and whole, by digest."""
         wanted = list(dict.fromkeys(digests))
-        if self._asked_for is not None:
-            self._asked_for[kind].update(wanted)
+        met = self._met
+        if met is not None:
+            met[kind] |= dict.fromkeys(wanted)
         if self._store is None or not wanted:
             return {}
         store = self._store
-        answer = self._asked(lambda: store.get(kind, wanted))
+        answer = self._tried(lambda: store.get(kind, wanted))
         if answer is None:
             _count(kind, "lost", len(wanted))
             return {}
@@ -461,15 +472,18 @@ class Derivations:
         _count(kind, "hit", len(whole))
         _count(kind, "miss", len(wanted) - len(answer))
         self.damaged(kind, answer.keys() - whole.keys())
+        if met is not None:
+            met[kind] |= whole
+            return {} if kind == "event" else whole
         return whole
 
     def put(self, kind: Kind, values: Mapping[Digest, bytes]) -> dict[Digest, bytes]:
         """Keep values by digest; returns for each the one that stands, perhaps another's."""
-        if self._store is None or not values or self._asked_for is not None:
+        if self._store is None or not values or self._met is not None:
             return dict(values)
         store = self._store
         sealed = {digest: _sealed(kind, digest, value) for digest, value in values.items()}
-        standing = self._asked(lambda: store.put(kind, sealed))
+        standing = self._tried(lambda: store.put(kind, sealed))
         if standing is None:
             self.unkept += len(values)
             metrics.DERIVATIONS_UNKEPT.labels(kind=kind).inc(len(values))
@@ -477,7 +491,7 @@ class Derivations:
         whole = _opened(kind, standing)
         if broken := standing.keys() - whole.keys():
             self.damaged(kind, broken)
-            self._asked(lambda: store.put(kind, {digest: sealed[digest] for digest in broken}))
+            self._tried(lambda: store.put(kind, {digest: sealed[digest] for digest in broken}))
         return {**values, **whole}
 
     def damaged(self, kind: Kind, digests: Iterable[Digest]) -> None:
@@ -491,20 +505,20 @@ class Derivations:
         """Drop values, as far as they are there and the store answers."""
         store = self._store
         if store is not None and digests:
-            self._asked(lambda: store.forget(kind, digests))
+            self._tried(lambda: store.forget(kind, digests))
 
     def mark(self, run: bytes, partition: int, seqs: Sequence[int]) -> None:
         """Note that entries of a partition are done, if the store answers."""
         store = self._store
         if store is not None and seqs:
-            self._asked(lambda: store.mark(run, partition, seqs))
+            self._tried(lambda: store.mark(run, partition, seqs))
 
     def close(self) -> None:
         """Close the store."""
         if self._store is not None:
             self._store.close()
 
-    def _asked(self, call: Callable[[], Result]) -> Result | None:
+    def _tried(self, call: Callable[[], Result]) -> Result | None:
         """What the store says; None where it fails, or did a moment ago."""
         if self._until_s is not None and self._now() < self._until_s:
             return None

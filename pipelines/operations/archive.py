@@ -24,6 +24,7 @@ from pipelines.ledger.segments import (
     Manifest,
     Row,
 )
+from pipelines.operations.derived_files import Collector
 from pipelines.work.services import Services
 from pipelines.work.settings import Settings
 from projections.errors import (
@@ -63,12 +64,14 @@ class ArchiveReport:
         archived: entries that left Redis.
         segments: that were written.
         bytes: of them.
+        derivations: what models and rules made of these entries, values that were archived, too.
         waits_for: by partition, which stage keeps entries in Redis that would be archived.
     """
 
     archived: int = 0
     segments: int = 0
     bytes: int = 0
+    derivations: int = 0
     waits_for: dict[int, str] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
@@ -77,6 +80,7 @@ class ArchiveReport:
             "archived": self.archived,
             "segments": self.segments,
             "bytes": self.bytes,
+            "derivations": self.derivations,
             "waits_for": {str(partition): who for partition, who in self.waits_for.items()},
         }
 
@@ -227,17 +231,19 @@ class _Pass:
             if limit - boundaries[partition].seq >= fewest
             or packed[partition] < boundaries[partition].seq
         ]
-        if due:  # else the place is not even asked
-            self._claim(boundaries)
-        for partition in due:
-            limit = limits[partition]
-            boundary = self._adopted(partition, boundaries[partition], limit)
-            last = self._packed(partition, boundary, packed[partition])
-            while self._lease.held and (entries := self._next(partition, boundary, limit)):
-                boundary = self._archived(partition, boundary, entries)
-                last = self._packed(partition, boundary, last)
-            if boundary.seq:
-                self._archive.files.tidy(self._manifest(partition, boundary))
+        if not due:  # then the place is not even asked
+            return self._report
+        self._claim(boundaries)
+        with Collector(self._services) as collector:
+            for partition in due:
+                limit = limits[partition]
+                boundary = self._adopted(partition, boundaries[partition], limit)
+                last = self._packed(partition, boundary, packed[partition])
+                while self._lease.held and (entries := self._next(partition, boundary, limit)):
+                    boundary = self._archived(boundary, entries, collector)
+                    last = self._packed(partition, boundary, last)
+                if boundary.seq:
+                    self._archive.files.tidy(self._manifest(partition, boundary))
         return self._report
 
     def _limits(self, low: Mapping[int, Low], tails: list[Tail]) -> list[int]:
@@ -277,14 +283,16 @@ class _Pass:
         enough = len(entries) >= self._fewest.entries or size >= self._fewest.bytes
         return entries if full or enough else []
 
-    def _archived(self, partition: int, boundary: Boundary, entries: list[Entry]) -> Boundary:
+    def _archived(self, boundary: Boundary, entries: list[Entry], collector: Collector) -> Boundary:
         """Write these entries, compare, and move the boundary behind them."""
-        before = self._manifest(partition, boundary)
-        manifest, packed = self._archive.files.add(before, entries, self._turned)
+        before = self._manifest(entries[0].partition, boundary)
+        collected = collector.of(entries)
+        manifest, packed = self._archive.files.add(before, entries, self._turned, collected.data)
         moved = self._move(manifest, boundary, entries)
         self._report.archived += len(entries)
         self._report.segments += 1
-        self._report.bytes += len(packed.data)
+        self._report.bytes += len(packed.data) + len(packed.derivations)
+        self._report.derivations += collected.values
         return moved
 
     def _packed(self, partition: int, boundary: Boundary, last: int) -> int:

@@ -5,15 +5,16 @@ A backup has the form of an archive: segments and manifests of each partition, `
 receipts, and the backups that they do not reach. What is there already is not written again. An
 archive can be restored from as well; what was still in Redis is missing then.
 
-The graph is no part of it: it is folded again. Nor are the id index, the counters and the clock:
-they follow from the entries.
+What models and rules made of the entries is beside them (`derived_files`). The graph is no part of
+it: it is folded again. Nor are the id index, the counters and the clock: they follow from the
+entries.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import orjson
@@ -28,6 +29,7 @@ from pipelines.ledger.sealing import sealed_by, unsealed_part
 from pipelines.ledger.segments import Manifest
 from pipelines.ledger.vault import tenant_fence
 from pipelines.operations.archive import segment_entries
+from pipelines.operations.derived_files import Collector, put_back
 from pipelines.operations.receipts import erasure_records, note_backup, put_erasure_records
 from pipelines.work.services import Progress, Services
 from pipelines.work.settings import Settings, place_of_files
@@ -47,22 +49,24 @@ class BackupReport:
         entries: of the ledger, in all.
         written: of them this time.
         segments: that were written this time, or read.
+        derivations: what models and rules made of these entries, values written or put back.
+        closed: pages of them that were not put back: a key is not at hand or was destroyed, or a
+            consent was withdrawn.
+        damaged: files of them that were not, since they are not as they were written.
         seconds: that it took.
     """
 
     entries: int = 0
     written: int = 0
     segments: int = 0
+    derivations: int = 0
+    closed: int = 0
+    damaged: int = 0
     seconds: float = 0.0
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return {
-            "entries": self.entries,
-            "written": self.written,
-            "segments": self.segments,
-            "seconds": round(self.seconds, 3),
-        }
+        return asdict(self) | {"seconds": round(self.seconds, 3)}
 
 
 def files_at(settings: Settings, url: str) -> ArchiveFiles:
@@ -115,15 +119,18 @@ def backup(
     report, tails = BackupReport(), ledger.tails()
     report.entries = sum(tail.seq for tail in tails)
     manifests = []
-    for partition, tail in enumerate(tails):
-        manifest = _longest(files, Manifest(ledger.identity, partition))
-        _require_same_history(files, ledger, manifest)
-        while entries := segment_entries(ledger, Boundary.of(manifest), partition, tail.seq)[0]:
-            manifest, _ = files.add(manifest, entries, lambda: None)
-            report.written += len(entries)
-            report.segments += 1
-            progress(report.written, None, BACKING_UP)
-        manifests.append(manifest)
+    with Collector(services) as collector:
+        for partition, tail in enumerate(tails):
+            manifest = _longest(files, Manifest(ledger.identity, partition))
+            _require_same_history(files, ledger, manifest)
+            while entries := segment_entries(ledger, Boundary.of(manifest), partition, tail.seq)[0]:
+                collected = collector.of(entries)
+                manifest, _ = files.add(manifest, entries, lambda: None, collected.data)
+                report.written += len(entries)
+                report.segments += 1
+                report.derivations += collected.values
+                progress(report.written, None, BACKING_UP)
+            manifests.append(manifest)
     note_backup(services, files.store.url, keep_days)
     told = {
         "at_ms": ledger.now_ms(),
@@ -199,6 +206,8 @@ def restore(
     ]
     archive_url = None if goal is None else goal.store.url
     refill.finish(identity, manifests, boundaries, archive_url, fences=fences)
+    back = put_back(services, files, manifests, progress)
+    report.derivations, report.closed, report.damaged = back
     report.seconds = time.monotonic() - begun
     return report
 

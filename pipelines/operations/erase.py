@@ -286,11 +286,11 @@ class _Erasure:
         models = services.models
         rules = make_fold(ENRICHMENT, services, services.active())
         placed = [one for one in entries if not is_system_event(one[1].event_type)]
-        with models.from_memory(), models.derivations.forgetting() as asked_for:
+        with models.from_memory(), models.derivations.forgetting() as met:
             for first in range(0, len(placed), _DERIVED_AT_ONCE):
                 self._progress(first, len(placed), "forgetting what was derived")
                 rules.derive(placed[first : first + _DERIVED_AT_ONCE])
-        return sum(map(len, asked_for.values()))
+        return sum(map(len, met.values()))
 
     def _is_enriched(self) -> bool:
         services = self._services
