@@ -9,13 +9,15 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pipelines.ledger.archive import Archive
 from pipelines.ledger.archive_store import ArchiveStore
 from pipelines.ledger.archived_ids import ArchivedIds
+from pipelines.ledger.entries import Entry
 from pipelines.operations import archive as archiving
+from pipelines.operations.derived_files import Collected
 from pipelines.work.services import Services
 from pipelines.work.settings import Settings
 from tests.archive_support import SEGMENT_ENTRIES
@@ -52,10 +54,15 @@ def _archive(redis_url: str, folder: str) -> None:
     # The graph is in the test's own process; all has been folded there.
     folded = archiving.Low(2**31, "the test")
     rules.lowest = lambda _, partitions: dict.fromkeys(range(partitions), folded)
+    rules.Collector.of = _of  # the steps that it adds are the files'; what is in them is no matter
     settings = Settings(redis_url=redis_url, partitions=2, id_buckets=64, archive_url=folder)
     with Services(settings) as services:
         services.redis.delete(services.ledger.keys.archive_lease)  # of the one killed before
         archiving.archive(services, keep=1)
+
+
+def _of(_: object, entries: Sequence[Entry]) -> Collected:
+    return Collected(b"derived of %d" % entries[0].seq, 1)
 
 
 def main() -> None:

@@ -69,7 +69,7 @@ def test_killed_at_each_step_it_loses_and_doubles_nothing(make: Make, redis_url:
         assert killed.stdin is not None
         assert killed.stdout is not None
         outcomes = []
-        for step in range(1, 17):
+        for step in range(1, 25):
             stack.put(20)
             before = contents(stack)
             killed.stdin.write(f"{step}\n")
@@ -77,18 +77,23 @@ def test_killed_at_each_step_it_loses_and_doubles_nothing(make: Make, redis_url:
             outcomes.append(killed.stdout.readline().strip())
             assert contents(stack) == before, step
         killed.stdin.close()
-    assert outcomes == ["killed"] * 16
+    assert outcomes == ["killed"] * 24
     before = answers(stack)
     assert all(place.duplicate for place in stack.append(*stack.events))
     stack.services.redis.delete(stack.ledger.keys.archive_lease)
     stack.archive()
     assert answers(stack.reopened()) == before
     assert stack.streamed() == 2
+    derived: set[str] = set()
     for partition in range(2):  # what the killed ones left is gone
         boundary = stack.ledger.archive.boundary(partition)
         manifest = stack.ledger.archive.manifest(partition, boundary)
         names = {path.name for path in (stack.folder / str(partition)).iterdir()}
-        assert names == {manifest.file, *(row.file for row in manifest.rows)}
+        beside = {row.derivations_file for row in manifest.rows if row.derivations}
+        assert names == {manifest.file, *(row.file for row in manifest.rows), *beside}
+        derived |= beside
+    assert derived
+    assert check(stack.ledger, repair=False).ok  # it reads what was derived, too
 
 
 def test_a_second_archiver_is_told_of_the_first(make: Make) -> None:
