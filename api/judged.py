@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from api.retrieval.intent import PERSONAL
 from api.retrieval.narrative import AnswerHead
-from api.retrieval.plan import Operator
+from api.retrieval.plan import Operator, Plan
 from api.retrieval.story_result import StoryAnswer
 from api.retrieval.story_terms import VALUES
 from api.schemas import Answer, AtlasResponse, Edge, Node, PlanReport
@@ -70,6 +70,9 @@ def answer_of(story: StoryAnswer, response: AtlasResponse, summary: str | None) 
         value = summary
     if not story.decides and value is None:
         evidence = list(events)[:1]
+    if story.plan.operator in _SAID_OF_WHOM:
+        recorded, evidence = _recorded(story.plan, evidence, events)
+        value = recorded or value
     if value is None and story.plan.operator in VALUES:
         value, evidence = _stated(story.plan.topic, evidence, events)
     if value is None and story.type == "list":
@@ -94,9 +97,53 @@ def _stated(
     before, _, behind = _OF.sub("\0", topic, count=1).partition("\0")
     attribute = behind if re.search(r"['\u2019]s\s", topic) else before
     wanted = {stem_in(word) for word in words_in(attribute.lower()) if word not in STOP_WORDS}
+    for field in _fields(evidence, events) if wanted else ():
+        key = {stem_in(word) for word in field.words}
+        if key <= wanted or wanted <= key:
+            return field.value, [field.node_id, *evidence]
+    return None, evidence
+
+
+_BY: Final = frozenset(("by", "to"))
+"""Ends the name of a field that says who: `approved_by`, `assigned_to`."""
+_WHEN: Final = frozenset(("at", "on", "by", "until", "from", "date", "time", "day"))
+"""Stands in the name of a field that says when, beside what it is the time of: `valid_until`."""
+_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d\S*)?")
+_NAMED: Final = re.compile(r"(?=.*[^\W\d_]).{1,80}", re.DOTALL)
+_SAID_OF_WHOM: Final = {Operator.ACTOR: (_BY, _NAMED), Operator.TIME: (_WHEN, _DATE)}
+
+
+def _recorded(
+    plan: Plan, evidence: list[str], events: Mapping[str, Node]
+) -> tuple[str | None, list[str]]:
+    """Who, or when, as a field of the first event says, or one of its call or outcome.
+
+    `approved_by: Marta Oss` says more of who approved than whose call it was, and `due: 2026-12-12`
+    more of when something is due than when that was said.
+    """
+    marks, form = _SAID_OF_WHOM[plan.operator]
+    topic = {stem_in(word) for word in words_in(plan.topic.lower())}
+    for field in _fields(evidence, events):
+        of_what = {stem_in(word) for word in field.words if word not in marks}
+        marked = plan.operator is Operator.TIME or field.words[-1] in marks
+        if of_what and of_what <= topic and marked and form.fullmatch(field.value):
+            return field.value, [field.node_id, *evidence]
+    return None, evidence
+
+
+class _Field(NamedTuple):
+    """A field of what an event says; its name in words, at least one."""
+
+    node_id: str
+    words: tuple[str, ...]
+    value: str
+
+
+def _fields(evidence: list[str], events: Mapping[str, Node]) -> Iterator[_Field]:
+    """Those of the first event, then of its call or outcome."""
     first = events.get(evidence[0]) if evidence else None
-    if first is None or not wanted:
-        return None, evidence
+    if first is None:
+        return
     same = (
         node
         for node in events.values()
@@ -105,10 +152,8 @@ def _stated(
     for node in (first, *same):
         for part in (_summary(node) or "").split("; "):
             *_, name, value = ["", *part.split(": ")]  # the first stands behind the tool's name
-            key = {stem_in(word) for word in words_in(name.lower())}
-            if key and (key <= wanted or wanted <= key):
-                return value.strip(), [node.node_id, *evidence]
-    return None, evidence
+            if words := tuple(words_in(name.lower().replace("_", " "))):
+                yield _Field(node.node_id, words, value.strip())
 
 
 def _whose(node: Node) -> tuple[Any, Any]:

@@ -92,6 +92,7 @@ class Plan(NamedTuple):
         quoted: the text that it quotes, an error for example; empty: none.
         needs_day: it names a time of day and no day.
         timeless: the question without what says when.
+        ahead: it asks when something is, or will be: no answer is when that was said.
     """
 
     operator: Operator
@@ -103,6 +104,7 @@ class Plan(NamedTuple):
     quoted: str = ""
     needs_day: bool = False
     timeless: str = ""
+    ahead: bool = False
 
     def limited(self, since_ms: int | None, until_ms: int | None) -> Plan:
         """The plan with a time that was given, instead of what the question says of it."""
@@ -143,6 +145,10 @@ _ERROR: Final = re.compile(
 _ASKS: Final = re.compile(
     r"^\W*(?:what|which|who\w*|when|where|why|how|did|do|does|is|are|was|were|has|have|had|can|"
     r"could|will|would|should|list|show|find|give|tell|count|explain|summar\w+|any)\b",
+    re.IGNORECASE,
+)
+_AHEAD: Final = re.compile(
+    r"\W*(?:(?:by|until|till)\s+)?when\s+(?:is|are|will|does|do|must|should|can)\b",
     re.IGNORECASE,
 )
 _THIS_SESSION: Final = re.compile(
@@ -200,6 +206,7 @@ def plan_of(
         quoted=quoted,
         needs_day=not all(span.has_day for span in spans),
         timeless=timeless,
+        ahead=operator is Operator.TIME and _AHEAD.match(text) is not None,
     )
 
 

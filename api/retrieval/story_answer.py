@@ -353,7 +353,7 @@ def _value(
     if plan.operator is Operator.CALLS:
         tools = [int(stories.tool[place]) for place in evidence.tolist()]
         return list(dict.fromkeys(stories.tools[tool] for tool in tools if tool >= 0))
-    if plan.operator is Operator.TIME:
+    if plan.operator is Operator.TIME and not plan.ahead:
         at_s = int(stories.occurred_ms[order[0]]) / 1_000
         return datetime.fromtimestamp(at_s, zone).isoformat(timespec="seconds")
     if plan.operator is Operator.ACTOR:

@@ -116,19 +116,52 @@ def test_that_nothing_is_open_is_told() -> None:
     assert head.value == NONE_KNOWN
 
 
-def test_a_value_is_the_field_that_is_asked_for() -> None:
-    called = "ship returned: tracking: JD0146; carrier: DHL"
+def returned(summary: str) -> AtlasResponse:
+    """An answer whose first event is what a tool returned."""
+    tool = summary.partition(" ")[0]
     node = partly(
         Node,
         node_id="twice",
         type=EVENT.label,
-        attributes={"summary": called, "tool_name": "ship"},
+        attributes={"summary": summary, "tool_name": tool},
         provenance=partly(NodeProvenance, session_id="s"),
     )
-    shipped = partly(AtlasResponse, nodes=[node], edges=[], meta=partly(Meta, answered=True))
+    return partly(AtlasResponse, nodes=[node], edges=[], meta=partly(Meta, answered=True))
+
+
+def test_a_value_is_the_field_that_is_asked_for() -> None:
+    called = "ship returned: tracking: JD0146; carrier: DHL"
+    shipped = returned(called)
     for question, value in (
         ("What is the tracking number of order A-1?", "JD0146"),
         ("What is order A-1's carrier?", "DHL"),
         ("What is the weight of order A-1?", called),
     ):
         assert answer_of(story(question), shipped, None).value == value
+
+
+def test_who_and_when_are_what_the_event_itself_records_of_it() -> None:
+    given = returned("approve returned: approved_by: Marta Oss; requested_by: librarian; steps: 2")
+    for question, value in (
+        ("Who approved the loan?", "Marta Oss"),
+        ("Who requested the loan?", "librarian"),
+        ("Who rejected the loan?", "the agent"),
+    ):
+        assert answer_of(story(question, value="the agent"), given, None).value == value
+    given = returned("renew returned: due: 2026-12-12; valid_until: 2027-01-31T12:00Z; loan: 7")
+    for question, value in (
+        ("When is the loan due?", "2026-12-12"),
+        ("Until when is the card valid?", "2027-01-31T12:00Z"),
+        ("When was the loan made?", "its time"),
+    ):
+        assert answer_of(story(question, value="its time"), given, None).value == value
+
+
+def test_when_something_will_be_is_not_when_that_was_said() -> None:
+    for question, ahead in (
+        ("When is the loan due?", True),
+        ("Until when will it be open?", True),
+        ("When was the loan renewed?", False),
+        ("Since when is the limit 3?", False),
+    ):
+        assert plan_of(question, 0).ahead is ahead
