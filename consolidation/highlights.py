@@ -374,7 +374,7 @@ def _incident(incident: Incident, context: _Context) -> Candidate:
         between = context.events[
             context.places[last.last.event_id] + 1 : context.places[solved_by.first.event_id]
         ]
-        text = f"{text.rstrip('.')}; {solution(last, solved_by, between)}"
+        text = f"{text.rstrip('.')}; {solution(incident.failed, solved_by, between)}"
     kind: HighlightKind = "failure" if solved_by is None else "resolution"
     highlight = _highlight(kind, text, members, of=first)
     return Candidate(highlight, highlight.importance + _INCIDENT, content_words(text))

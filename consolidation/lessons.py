@@ -72,11 +72,18 @@ def changed_arguments(before: SourceEvent, after: SourceEvent) -> list[Changed]:
     return changed
 
 
-def changes_of(failed: Action, solved_by: Action) -> list[Changed]:
-    """The arguments that were different when it went through."""
-    if failed.call is None or solved_by.call is None or failed.name != solved_by.name:
+def changes_of(failed: Sequence[Action], solved_by: Action) -> list[Changed]:
+    """The arguments that were different when it went through.
+
+    None are where any attempt with the same arguments had failed: it was not these that helped.
+    """
+    last = failed[-1]
+    if last.call is None or solved_by.call is None or last.name != solved_by.name:
         return []
-    return changed_arguments(failed.call, solved_by.call)
+    same = argument_lines(solved_by.call.text)
+    if any(one.call is not None and argument_lines(one.call.text) == same for one in failed):
+        return []
+    return changed_arguments(last.call, solved_by.call)
 
 
 def lessons_of(
@@ -105,7 +112,7 @@ def _between(
 
 def _lesson(incident: Incident, solved_by: Action, between: Sequence[SourceEvent]) -> Lesson:
     failed = incident.failed[-1]
-    changed = changes_of(failed, solved_by)[:MAX_DIFFERENCES]
+    changed = changes_of(incident.failed, solved_by)[:MAX_DIFFERENCES]
     sources = [_source_of(change, between) for change in changed]
     helping = list(_helping(failed, between))
     helped_by = dict.fromkeys(event.event_id for event in (*filter(None, sources), *helping))
@@ -122,7 +129,9 @@ def _lesson(incident: Incident, solved_by: Action, between: Sequence[SourceEvent
         ),
         helped_by=tuple(helped_by)[:MAX_HELPING],
         text=cut(
-            _line(f"{told.rstrip('.')}; {solution(failed, solved_by, between, helped=True)}"),
+            _line(
+                f"{told.rstrip('.')}; {solution(incident.failed, solved_by, between, helped=True)}"
+            ),
             LESSON_CHARACTERS,
         ),
     )
@@ -161,21 +170,26 @@ def _helping(failed: Action, between: Iterable[SourceEvent]) -> Iterator[SourceE
 
 
 def solution(
-    failed: Action, solved_by: Action, between: Sequence[SourceEvent], *, helped: bool = False
+    attempts: Sequence[Action],
+    solved_by: Action,
+    between: Sequence[SourceEvent],
+    *,
+    helped: bool = False,
 ) -> str:
     """In words, what was different when it went through.
 
     Args:
-        failed: the last attempt that failed.
+        attempts: that failed, in their order, at least one.
         solved_by: the one that went through, or what says that it was resolved.
-        between: the events between the two.
+        between: the events between the last of them and it.
         helped: also what those say that helped.
     """
+    failed = attempts[-1]
     if solved_by.name != failed.name:
         body = body_of(solved_by.last)
         return f"then {solved_by.name}: {body}" if body else f"then {solved_by.name}"
     after = _after(failed, between, helped=helped)
-    changed = changes_of(failed, solved_by)
+    changed = changes_of(attempts, solved_by)
     if changed:
         different = f"went through {listed([_told(change) for change in changed[:_MAX_TOLD]])}"
         return f"{different}, {after}" if after and helped else different

@@ -109,6 +109,21 @@ def test_the_same_call_with_more_arguments_is_another_attempt() -> None:
     assert lesson.differences == (Difference("permit", None, "GP-31"),)
 
 
+def test_what_failed_with_the_same_arguments_before_was_not_put_right_by_them() -> None:
+    lesson = learned(
+        *REFUSED,
+        paid(5, "amount: 600\norder: A-17"),
+        returned(6, "pay", error="above the limit", after=(5,)),
+        called(7, "raise_limit", "to: 700"),
+        returned(8, "raise_limit", "limit: 700", after=(7,)),
+        paid(9, "amount: 630\norder: A-17"),
+        returned(10, "pay", "state: paid", after=(9,)),
+    )[0]
+    assert (lesson.attempts, lesson.differences) == (2, ())
+    assert lesson.text.endswith("; went through after raise_limit: limit: 700")
+    assert lesson.helped_by == (event_id(8),)
+
+
 @pytest.mark.parametrize("other", ["order: A-18", "order: B", "item: A-17"])
 def test_the_same_tool_on_another_thing_teaches_nothing(other: str) -> None:
     events = (
