@@ -9,7 +9,9 @@
    `state: resolved`).
 3. A thing that is opened and shares an identifier with an open one of its noun goes on by another
    word: a ticket is opened, then assigned.
-4. Which of several: the one that shares most identifiers with what closed it, rare ones first;
+4. What is asked for and decided in the same breath was never open: a request whose own result says
+   that it is approved, granted or refused.
+5. Which of several: the one that shares most identifiers with what closed it, rare ones first;
    where it shares none, the newest of the same session. Identifiers of a call and of its result are
    one's own. One event closes one thing.
 """
@@ -58,6 +60,12 @@ THINGS: Final = word_set(
     "problem question action job review order application dispute inquiry enquiry escalation"
 )
 _SAYS_CLOSED: Final = tuple(sorted({stem(word) for word in CLOSED - word_set("given failed")}))
+_ASKS: Final = word_set("request propose ask")
+_SAYS_DECIDED: Final = tuple(
+    sorted(
+        map(stem, word_set("approved granted accepted confirmed rejected denied declined refused"))
+    )
+)
 _NO_THING: Final = word_set("session conversation chat run trace connection app page file")
 _APART: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _CONSIDERED: Final = (EventKind.OTHER, EventKind.DECISION, EventKind.RESULT, EventKind.CALL)
@@ -169,13 +177,16 @@ class _Opening:
         chosen &= numpy.isin(table["kind"], numbers_of_kinds(self._view, _CONSIDERED))
         chosen &= self._of_things(numpy.flatnonzero(chosen))
         rows = events.in_time(numpy.flatnonzero(chosen))
-        says_closed = numpy.asarray((events.texts.counts(_SAYS_CLOSED, rows) > 0).any(axis=1))
+        says_closed, says_decided = (
+            numpy.asarray((events.texts.counts(stems, rows) > 0).any(axis=1))
+            for stems in (_SAYS_CLOSED, _SAYS_DECIDED)
+        )
         is_call = numpy.isin(table["kind"], numbers_of_kinds(self._view, (EventKind.CALL,)))
         columns = (table["tool"], table["session"], table["type"], is_call)
-        told = (rows, says_closed, *(column[rows] for column in columns))
+        told = (rows, says_closed, says_decided, *(column[rows] for column in columns))
         last: dict[tuple[int, int], int] = {}
         by_name: dict[tuple[str, int, bool], _Doing | None] = {}
-        for row, says, tool, session, type_, calls in zip(
+        for row, says, decided, tool, session, type_, calls in zip(
             *(column.tolist() for column in told), strict=True
         ):
             if calls:
@@ -186,7 +197,8 @@ class _Opening:
             if name not in by_name:
                 text = events.names.text(name[1]) or ""
                 by_name[name] = (_by_tool if of_tool else _by_type)(_words(text), says=says)
-            if (doing := by_name[name]) is None:
+            doing = by_name[name]
+            if doing is None or (of_tool and decided and doing.word in _ASKS):
                 continue
             call = last.get((session, tool), row) if of_tool else row
             yield _Step(call, (row, call) if of_tool else (row,), *doing)

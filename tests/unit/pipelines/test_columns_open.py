@@ -100,6 +100,17 @@ def test_what_is_told_again_by_another_word_is_one_thing() -> None:
     assert things == OpenThings([], ["e2"])
 
 
+@pytest.mark.parametrize(
+    ("returned", "is_open"),
+    [("approved_by: Marta Oss", False), ("state: declined", False), ("state: waiting", True)],
+)
+def test_what_is_decided_as_soon_as_it_is_asked_for_is_not_open(
+    returned: str, is_open: bool
+) -> None:
+    things = still(*tool("request_override", "limit reached", "l-1", result=returned))
+    assert bool(things.ids) is is_open
+
+
 def test_a_state_that_says_so_closes() -> None:
     things = still(
         event("claim.filed", "", "c-1"),
