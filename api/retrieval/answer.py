@@ -60,6 +60,10 @@ MAX_REACHED: Final = 600
 """Events that the walk has met, among which those are looked for."""
 
 
+_INTENTS: Final = {**PERSONAL, Operator.CAUSE: "why"}
+"""What who asks an operator's questions wants to know."""
+
+
 class _Walked(NamedTuple):
     """What the seeds led to; None is what could not be read in time."""
 
@@ -255,14 +259,13 @@ class Retrieval:
         return with_proactive(ranked, walked.beside or (), query.max_nodes, share)
 
     def _by_stories(self, story: StoryAnswer) -> bool:
-        """Whether nobody has said how to find or to rank.
+        """Whether nobody has said how to find or to rank, but for what the question says itself.
 
         What is known of a person is no matter of ranks: who asks for that gets it.
         """
         query = self._query
-        given = (query.intent, query.seed_nodes, query.scoring_weights)
-        if query.intent is not None and query.intent == PERSONAL.get(story.plan.operator):
-            given = (None, *given[1:])
+        intent = None if query.intent == _INTENTS.get(story.plan.operator) else query.intent
+        given = (intent, query.seed_nodes, query.scoring_weights)
         return self._page.method == "intent_weighted" and given == (None, None, None)
 
     def _standings(

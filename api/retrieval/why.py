@@ -13,6 +13,7 @@ from api.retrieval.cause_tree import BEFORE_MS, CauseTree, tree_lines
 from api.retrieval.heads import Head, RankedEvent, Story, head_of, is_failure_event, stories_of
 from api.retrieval.lessons import Learned, lessons_in
 from api.retrieval.query_terms import query_terms
+from api.retrieval.time_spans import TimeSpan
 from api.services import ReadContext
 from api.why_schemas import WhyQuery
 from consolidation.actions import Failure, failure_signature
@@ -140,12 +141,15 @@ class Explaining:
         page = Retrieval(_of_subgraph(context, subgraph), self._graph).answer()
         answer.degraded += page.notes.degraded
         answer.withheld = len(page.withheld)
-        return [
+        ranked = [
             RankedEvent(node, one.rank)
             for one in page.ranking
             if (node := page.nodes[one.node_id]).label == EVENT.label
             and one.node_id not in page.pending
         ]
+        spans = () if page.story is None else page.story.plan.spans
+        within = [one for one in ranked if any(_is_of(span, one.node) for span in spans)]
+        return within or ranked
 
     def _head(self, graph: GraphRead, ranked: Sequence[RankedEvent]) -> Head | None:
         reads = CauseReads(graph, self._context.scope)
@@ -193,6 +197,10 @@ class Explaining:
         other = CauseTree(head._replace(event=rival), query.max_depth, query.max_nodes)
         other.grow(reads)
         return head.event.node.node_id in other.steps
+
+
+def _is_of(span: TimeSpan, node: GraphNode) -> bool:
+    return span.first_ms <= int(node.properties["occurred_at"]) < span.end_ms
 
 
 def _of_subgraph(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
@@ -174,6 +175,14 @@ def test_what_happened_is_explained_where_nothing_failed(client: httpx.Client) -
     found = why(client, "For what reason did the order of the seeds SD-4711 change hands?", ANA)
     assert found.answer.head == event_id(33)
     assert "licence" in found.answer.tree[0].line
+
+
+def test_what_went_wrong_on_a_day_is_a_failure_of_that_day(client: httpx.Client) -> None:
+    """Whatever else says the words of the question."""
+    for day, failure in ((2, REFUSED), (5, FAILED), (6, ALIKE)):
+        at = datetime.fromtimestamp(START_MS / 1_000, UTC) + timedelta(days=day)
+        found = why(client, f"What went wrong on {at:%Y-%m-%d}?", ANA)
+        assert found.answer.head == event_id(failure), day
 
 
 def test_what_helped_is_told_with_what_was_different(client: httpx.Client) -> None:
