@@ -236,6 +236,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
             r"(?:by|in|through|with)\s+(?:which|what)\s+(?:steps|tools|calls|commands)(?:,?\s*tool\s+by\s+tool)?,?(?:\s+(?:was|were|did|is))?",
             r"(?:step\s+by\s+step|tool\s+by\s+tool|call\s+by\s+call)",
             r"(?:which|what)\s+(?:tool\s+)?calls\s+(?:were|was|did|have|has|had|are)(?:\s+there|.*?\bmade)?",
+            r"(?:what|which)\s+(?:is|was|were)\s+the\s+(?:very\s+)?(?:first|last|latest|newest|most\s+recent)\s+tool\s*calls?(?:\s+(?:of|by|made\s+by))?",
             r"every\s+(?:tool\s+)?call(?:\s+that)?(?:\s+(?:belongs?\s+to|was\s+made|made))?(?:\s+for)?",
         ),
     ),

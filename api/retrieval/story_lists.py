@@ -60,6 +60,8 @@ _OF_TIME: Final = frozenset(
     for word in words.split()
 )
 """Words for a time, in a question of which the time was understood."""
+_LAST: Final = r"last|latest|newest|most\s+recent(?:ly)?"
+_FIRST_OR_LAST: Final = rf"first|{_LAST}"
 _WENT_WRONG: Final = r"(?:went|gone|goes)\s+wrong"
 _TOOL_NAME: Final = re.compile(
     r"(?<![\w.])(?:[A-Za-z]\w*(?:[_.]\w+)+|[a-z]{2,}(?:[A-Z][a-z0-9]+)+)(?!\w)"
@@ -118,7 +120,8 @@ def list_asked(query: str, plan: Plan, terms: StoryTerms, session_id: str) -> Li
         stems=tuple(stems_of_ways(ways)),
         by_person=by_person,
         windows=plan.spans,
-        newest_first=plan.operator in (Operator.LAST, Operator.FAILURES),
+        newest_first=plan.operator in (Operator.LAST, Operator.FAILURES)
+        or (plan.operator is Operator.CALLS and _says(query, _LAST)),
         text=terms.text,
         words=tuple(stem_in(word) for word in sorted(left)),
     )
@@ -218,6 +221,8 @@ def list_answer(query: str, plan: Plan, listed: Listed) -> StoryAnswer:
         value = len(listed.tools) if _says(query, rf"how\s+many\s+(?:{_TOOLS})") else listed.total
     elif plan.operator in ORDER:
         evidence = listed.ids[:1]
+    elif plan.operator is Operator.CALLS and listed.tools and _says(query, _FIRST_OR_LAST):
+        kind, value, evidence = "value", listed.tools[0][0], listed.ids[:1]
     elif plan.operator is Operator.CALLS or _says(query, _TOOLS):
         kind, value = "list", [tool for tool, _ in listed.tools]
     worth = [plan.confidence / (1 + place / len(listed.ids)) for place in range(len(listed.ids))]

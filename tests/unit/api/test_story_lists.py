@@ -59,6 +59,9 @@ def answered(question: str, listed: Listed = TOLD) -> StoryAnswer:
         ("What happened first?", {}),
         ("What happened last?", {"newest_first": True}),
         ("How many tools were called?", {"kinds": CALLS}),
+        ("Which tool was used last?", {"kinds": CALLS, "newest_first": True}),
+        ("Which tool was called first?", {"kinds": CALLS}),
+        ("What was the last tool call?", {"kinds": CALLS, "newest_first": True}),
         ("Which tools were used?", {"kinds": CALLS}),
         ("Which tool calls were there?", {"kinds": CALLS}),
         ("What tools did the agent call?", {"kinds": CALLS, "by_person": False}),
@@ -138,6 +141,8 @@ def test_a_time_limits_the_list() -> None:
         ("Which tools were used?", "list", ["charge", "mail"], TOLD.ids),
         ("What did the user say last?", "events", None, TOLD.ids[:1]),
         ("How often did charge_card fail?", "count", 3, TOLD.ids),
+        ("Which tool was used last?", "value", "charge", ["e1"]),
+        ("What was the very first tool call?", "value", "charge", ["e1"]),
     ],
 )
 def test_a_list_answers(question: str, kind: str, value: Any, evidence: list[str]) -> None:
