@@ -9,13 +9,20 @@ A sentence of the event's user is a wish when it lays down a habit, which its fo
 - it is an imperative, or "I want", about things in general: a plural without article or number
   ("write commit messages in the imperative"), told more than the bare object, and no verb of
   looking or starting something ("show invoices" is done once);
-- it is said of things in general, in the present: "gifts get a ribbon".
+- it is said of things in general, in the present: "gifts get a ribbon";
+- it names things in general and how they shall be, without a verb ("four spaces, no tabs", "one
+  topic per mail, please"), or says what suits ("a phone call is best for me", "I like long letters
+  with a plan", "I am a paper person"), what each of mine shall be ("send my reports printed"), or
+  when to ask first ("ask before you book anything"): `wish_forms`.
 
 Not in a question, not with an identifier (order 4711 is one case), not longer than 160 characters.
 
 The fact is `user prefers that` or, of what is forbidden, `user avoids that`; *that* is the sentence
-without courtesies and without what introduces it ("I changed my mind: …"), with its case. Wishes
-stand side by side: a narrower one does not end the general one.
+without courtesies and without what introduces it ("I changed my mind: …"), with its case; of "do
+not ring, knock" the one is avoided and the other preferred. Wishes stand side by side: a narrower
+one does not end the general one. One that is introduced as new ("scrap that", "other rule from
+today") says so in the words of its fact, `user now prefers that`: whoever reads it puts what it
+replaces behind it. What friends say to hearten and to advise ("don't give up") is none.
 """
 
 from __future__ import annotations
@@ -27,14 +34,18 @@ from typing import Final, NamedTuple
 
 from enrichment.event_kinds import EventKind
 from enrichment.facts import Assertion, Party, fact_in_words, literal, named
+from enrichment.names import MAX_FACT_CHARACTERS
 from enrichment.patterns import identifiers
 from enrichment.persons import speaks_as_user
 from enrichment.ports import Analysis, EventText, Token
 from enrichment.vocabulary import NEGATIONS, READ_VERBS, edge_type_of, word_set
+from enrichment.wish_forms import Sentence, in_general, lays_down, leads
 from projections.events import Event
 
 WISH_CONFIDENCE: Final = 7_000
 MAX_WISHES: Final = 5
+ANEW: Final = "now"
+"""Before the relation in the words of a wish that takes the place of one that was told before."""
 MAX_WISH_CHARACTERS: Final = 160
 _MIN_WORDS = 3
 
@@ -64,21 +75,19 @@ _LAID_DOWN = re.compile(
     re.IGNORECASE,
 )
 """How a sentence begins that lays something down, whatever it tells behind that."""
-_FORBIDDING = re.compile(r"^(?:do not|don't|don’t|never|no|not)\b", re.IGNORECASE)  # noqa: RUF001
-
-
-class _Sentence(NamedTuple):
-    tokens: Sequence[Token]
-    first: int
-    last: int
-    text: str
-
-    def below(self, index: int) -> list[int]:
-        return [
-            place
-            for place in range(self.first, self.last)
-            if place != index and self.tokens[place].head == index
-        ]
+_HEARTENING = re.compile(
+    r"^(?:(?:(?:do not|don['\u2019]t|never)\s+(?:ever\s+)?(?:give|quit|worry|forget|hesitate|be"
+    r"|feel|let|mind|stress|sweat|beat|get|stop|lose|miss|sell)|keep\s+(?:it|up|going|at|on|pushing)"
+    r"|make\s+sure|not\s+(?:only|just))\b(?!.*\b(?:me|my)\b)|(?:.*,\s+)?check\s+out\b"
+    r"|[a-z]+\b.*\byour(?:self)?\s+(?:dreams?|heart|passions?|values?|life|goals?|own|best|day"
+    r"|family|friends|mind|thing|taste)\b)",
+    re.IGNORECASE,
+)
+"""What one person says to hearten or to advise another, and nobody asks an agent for."""
+_FORBIDDING = re.compile(
+    r"^(?:do not|don't|don’t|never|no|not|avoid|stop|i (?:do not|don't|don’t))\b",  # noqa: RUF001
+    re.IGNORECASE,
+)
 
 
 def wish_facts(
@@ -101,13 +110,16 @@ def wish_facts(
     user = named(str(event.user_id), "user", exact=True)
     if user is None:
         return []
-    stated: dict[tuple[str, Party], None] = {}
+    stated: dict[tuple[str, Party], bool] = {}
     for sentence in _sentences(text.text, analysis):
         wish = _wish(sentence)
-        target = literal(wish) if wish else None
-        if wish and target is not None:
-            relation = "avoids" if _FORBIDDING.match(wish) else "prefers"
-            stated.setdefault((relation, target))
+        if wish is None:
+            continue
+        tokens = sentence.tokens[sentence.first : sentence.last]
+        for relation, words in _parts_of(wish.text, tokens):
+            target = literal(words)
+            if target is not None:
+                stated.setdefault((relation, target), wish.is_anew)
     return [
         Assertion(
             tenant=event.tenant,
@@ -118,7 +130,7 @@ def wish_facts(
             valid_from_ms=event.occurred_at_ms,
             valid_to_ms=None,
             confidence=WISH_CONFIDENCE,
-            fact=fact_in_words(user, relation, target),
+            fact=_in_words(user, relation, target, is_anew=is_anew),
             source_kind="conversation",
             status="staged",
             user_id=event.user_id,
@@ -127,45 +139,93 @@ def wish_facts(
             position_ms=position_ms,
             functional=False,
         )
-        for index, (relation, target) in enumerate(list(stated)[:MAX_WISHES])
+        for index, ((relation, target), is_anew) in enumerate(list(stated.items())[:MAX_WISHES])
     ]
 
 
-def _sentences(text: str, analysis: Analysis) -> Iterator[_Sentence]:
+def _sentences(text: str, analysis: Analysis) -> Iterator[Sentence]:
     bounds = [*analysis.sentences, len(analysis.tokens)]
+    is_led = False
     for first, last in pairwise(bounds):
         if first < last:
             start = analysis.tokens[first].start
             final = analysis.tokens[last - 1]
             end = final.start + len(final.text)
-            yield _Sentence(analysis.tokens, first, last, text[start:end].strip())
+            found = text[start:end].strip()
+            yield Sentence(analysis.tokens, first, last, found, is_led)
+            is_led = leads(found)
 
 
-def _wish(sentence: _Sentence) -> str | None:
+def _in_words(user: Party, relation: str, target: Party, *, is_anew: bool) -> str:
+    """`u-77 now prefers tea`, where it takes the place of another wish."""
+    words = fact_in_words(user, relation, target)
+    said = f" {relation} "
+    return words.replace(said, f" {ANEW}{said}", 1)[:MAX_FACT_CHARACTERS] if is_anew else words
+
+
+class _Wish(NamedTuple):
+    """What is asked for, and whether that takes the place of what was asked for before."""
+
+    text: str
+    is_anew: bool
+
+
+def _wish(sentence: Sentence) -> _Wish | None:
     """What a sentence asks for in general; None: it does not."""
-    text = _bare(sentence.text)
+    text, lead = _bare(sentence.text)
+    sentence = sentence._replace(is_led=sentence.is_led or leads(lead))
     if text.endswith(":") or "?" in text or "\n" in text or len(text) > MAX_WISH_CHARACTERS:
         return None
     if len(text.split()) < _MIN_WORDS or any(s.label in _ONE_CASE for s in identifiers(text)):
         return None
+    if _HEARTENING.match(text):
+        return None
     offset = sentence.text.find(text)
     begins = sentence.tokens[sentence.first].start + max(0, offset)
+    wish = _Wish(text.rstrip(".! "), sentence.is_led)
     laid_down = _LAID_DOWN.match(text) is not None or (
         _SAID.search(text) is not None and not _is_report(sentence)
     )
     if laid_down and _asks(sentence, begins):
-        return text.rstrip(".! ")
-    general = _imperative(sentence, begins) or _in_general(sentence)
-    return text.rstrip(".! ") if general else None
+        return wish
+    if _imperative(sentence, begins) or in_general(sentence):
+        return wish
+    tokens = sentence.tokens[sentence.first : sentence.last]
+    clause = [token for token in tokens if token.start >= begins]
+    return wish if lays_down(sentence, clause, text) else None
 
 
-def _bare(text: str) -> str:
-    for pattern in (_COURTESY, _LEAD, _COURTESY):
-        text = pattern.sub("", text).strip()
-    return text
+def _bare(text: str) -> tuple[str, str]:
+    """A sentence without courtesies and without what introduces it, and what that is."""
+    text = _COURTESY.sub("", text).strip()
+    lead = _LEAD.match(text)
+    if lead is not None:
+        text = text[lead.end() :]
+    return _COURTESY.sub("", text).strip(), lead[0].strip() if lead else ""
 
 
-def _is_report(sentence: _Sentence) -> bool:
+_INSTEAD = re.compile(
+    r"^(?P<no>(?:(?:do not|don['\u2019]t|never)\s+[^,;.]+?))(?:[,;]\s*|\s+)(?:but\s+|instead\s+"
+    r"|just\s+|rather\s+)?(?P<but>(?<=[,;] )[a-z]+\s[^,;]+|(?<=but )[^,;]+|(?<=instead )[^,;]+)$",
+    re.IGNORECASE,
+)
+
+
+def _parts_of(wish: str, tokens: Sequence[Token]) -> list[tuple[str, str]]:
+    """The relations and targets of a wish: what is done instead of what is avoided is its own."""
+    contrast = _INSTEAD.match(wish)
+    if contrast is not None:
+        first = contrast["but"].split()[0].lower()
+        orders = any(
+            token.text.lower() == first and token.pos == "VERB" and first == token.lemma.lower()
+            for token in tokens
+        )
+        if orders and first not in _CASES:
+            return [("prefers", contrast["but"]), ("avoids", contrast["no"])]
+    return [("avoids" if _FORBIDDING.match(wish) else "prefers", wish)]
+
+
+def _is_report(sentence: Sentence) -> bool:
     """Whether it tells what was, or what others do: "he never called", "I always wanted"."""
     for place in range(sentence.first, sentence.last):
         token = sentence.tokens[place]
@@ -192,17 +252,18 @@ def _is_report(sentence: _Sentence) -> bool:
 _OBLIGING = word_set("must should shall")
 
 
-def _asks(sentence: _Sentence, begins: int) -> bool:
+def _asks(sentence: Sentence, begins: int) -> bool:
     """Whether a sentence with "always", "never" and the like asks for it, and does not tell of it.
 
     "Always reply in German" does, "dogs always cheer us up" and "always happy to help" do not.
     """
-    if _I_WANT.search(sentence.text) or _in_general(sentence):
+    if _I_WANT.search(sentence.text) or in_general(sentence):
         return True
     if _FROM_NOW.match(sentence.text[begins - _start(sentence) :]):
         return True
     clause = [one for one in sentence.tokens[sentence.first : sentence.last] if one.start >= begins]
-    if _SUITS.search(sentence.text) is None and not any(map(_is_verb, clause)):
+    told_of = any(token.text in ("'s", "\u2019s") for token in clause)
+    if not told_of and _SUITS.search(sentence.text) is None and not any(map(_is_verb, clause)):
         return True  # "four spaces, never tabs"
     subjects = [token for token in clause if token.relation in ("nsubj", "nsubjpass")]
     told = any(token.text.lower() in _PERSONS for token in subjects)
@@ -226,7 +287,7 @@ _HOW_OFTEN = re.compile(
 _SUITS = re.compile(r"\b(?:when|whenever|if)\s+(?:you|there|anything|anyone)\b", re.IGNORECASE)
 
 
-def _start(sentence: _Sentence) -> int:
+def _start(sentence: Sentence) -> int:
     return sentence.tokens[sentence.first].start
 
 
@@ -242,7 +303,7 @@ def _parts(clause: Sequence[Token]) -> Iterator[Sequence[Token]]:
             yield clause[place + 1 :]
 
 
-def _is_asked_for(sentence: _Sentence, part: Sequence[Token]) -> bool:
+def _is_asked_for(sentence: Sentence, part: Sequence[Token]) -> bool:
     """Whether a part begins with what shall be done, perhaps behind how often."""
     if not part:
         return False
@@ -271,7 +332,7 @@ _OTHERS = word_set("he she they it that this there")
 _SAID_BY_ME = re.compile(r"\b(?:prefer|rather|want|need|expect|wish)\b", re.IGNORECASE)
 
 
-def _imperative(sentence: _Sentence, begins: int) -> bool:
+def _imperative(sentence: Sentence, begins: int) -> bool:
     """Whether it asks to do something in general.
 
     By the words' order, not by the tree: of imperatives the parser often makes something else.
@@ -327,10 +388,15 @@ def _is_about_things(clause: Sequence[Token]) -> bool:
         every = before.text.lower() in ("every", "any", "all")
         if token.pos != "NOUN" or (token.text.lower() == token.lemma and not every):
             continue
+        if token.text.lower() in _PEOPLE:
+            return False
         more = clause[place + 1]
         bare = every or (before.pos in ("VERB", "ADJ", "NOUN") and not _is_counted(clause, place))
         return bare and more.pos in ("ADP", "ADV", "ADJ", "VERB", "SCONJ", "AUX")
     return False
+
+
+_PEOPLE = word_set("people folks friends kids children others men women")
 
 
 def _is_counted(clause: Sequence[Token], place: int) -> bool:
@@ -339,38 +405,3 @@ def _is_counted(clause: Sequence[Token], place: int) -> bool:
     while first and clause[first - 1].pos in ("ADJ", "NOUN", "PROPN", "NUM"):
         first -= 1
     return any(token.pos == "NUM" for token in clause[first:place])
-
-
-_GETTING = word_set("get go come")
-
-
-def _in_general(sentence: _Sentence) -> bool:
-    """Whether things in general are said to get something, or to go somewhere."""
-    tokens = sentence.tokens
-    for verb in range(sentence.first, sentence.last):
-        token = tokens[verb]
-        if token.relation != "ROOT" or token.lemma not in _GETTING:
-            continue
-        below = sentence.below(verb)
-        relations = {tokens[child].relation for child in below}
-        if relations & {"aux", "auxpass", "neg"} or token.text.lower() in ("got", "went", "came"):
-            return False
-        told = "dobj" if token.lemma == "get" else "prep"
-        if told not in relations and "prt" not in relations:
-            return False
-        subjects = [child for child in below if tokens[child].relation == "nsubj"]
-        return len(subjects) == 1 and _is_general(sentence, subjects[0])
-    return False
-
-
-def _is_general(sentence: _Sentence, index: int) -> bool:
-    """Whether a noun is a bare plural, or "a" one of its kind."""
-    token = sentence.tokens[index]
-    below = sentence.below(index)
-    kinds = {sentence.tokens[child].relation for child in below}
-    articles = {
-        sentence.tokens[c].text.lower() for c in below if sentence.tokens[c].relation == "det"
-    }
-    if token.pos != "NOUN" or kinds & {"poss", "nummod", "relcl", "appos"}:
-        return False
-    return token.text.lower() != token.lemma if not articles else articles <= {"a", "an", "every"}

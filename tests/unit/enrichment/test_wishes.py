@@ -43,6 +43,33 @@ WISHES = {
         "Whenever it is about money, a real letter",
     ),
     "Let me know when a parcel is late.": ("prefers", "Let me know when a parcel is late"),
+    "I like long letters with a plan that can be followed.": (
+        "prefers",
+        "I like long letters with a plan that can be followed",
+    ),
+    "Wide margins only, my eyes are weak.": ("prefers", "Wide margins only, my eyes are weak"),
+    "One topic per mail, please.": ("prefers", "One topic per mail"),
+    "Blue folders without a label, the others get mixed up.": (
+        "prefers",
+        "Blue folders without a label, the others get mixed up",
+    ),
+    "Put everything into one parcel.": ("prefers", "Put everything into one parcel"),
+    "Send my reports printed, please.": ("prefers", "Send my reports printed"),
+    "A phone call is best for me.": ("prefers", "A phone call is best for me"),
+    "I am a paper person, sorry.": ("prefers", "I am a paper person, sorry"),
+    "For a birthday wrap the parcel in red.": (
+        "prefers",
+        "For a birthday wrap the parcel in red",
+    ),
+    "Whatever the label says, do not freeze it.": (
+        "prefers",
+        "Whatever the label says, do not freeze it",
+    ),
+    "Ask before you book anything dear.": ("prefers", "Ask before you book anything dear"),
+    "Avoid long words.": ("avoids", "Avoid long words"),
+    "I don't want calls on weekends.": ("avoids", "I don't want calls on weekends"),
+    "My letters should be in French.": ("prefers", "My letters should be in French"),
+    "Parcels need the green sticker.": ("prefers", "Parcels need the green sticker"),
     "I want receipts as text, no pictures.": ("prefers", "I want receipts as text, no pictures"),
 }
 NO_WISHES = [
@@ -70,6 +97,22 @@ NO_WISHES = [
     "Don't know what I'd do without them.",
     "You never know how a race ends.",
     "We always look forward to our camping trip.",
+    "Don't give up on your dreams!",
+    "Don't worry about it.",
+    "Keep up the good work!",
+    "Two of them are missing.",
+    "Please send everything there.",
+    "Kids need love.",
+    "We need folks in the choir, singing for the ones who cannot.",
+    "Not only trips, I also planned a party.",
+    "Busy weeks for sure, but I'm pushing through.",
+    "It's great to see friends coming together for this.",
+    "We help schools get access to books in the city.",
+    "I don't want our children to go through that.",
+    "I like the new design.",
+    "Check out this photo of what they gave me when we met.",
+    "If jazz is your thing, check out the new club.",
+    "When picking partners, make sure they share your values and style.",
 ]
 
 
@@ -115,6 +158,42 @@ def test_a_narrower_wish_stands_beside_the_general_one(recognizer: SpacyRecogniz
         "Always reply in German",
         "When it is about money, always reply in English",
     ]
+
+
+def test_what_is_done_instead_is_a_wish_of_its_own(recognizer: SpacyRecognizer) -> None:
+    assert stated(recognizer, spoken("Please do not ring the bell, knock at the window.")) == [
+        ("u-77", "prefers", "knock at the window"),
+        ("u-77", "avoids", "do not ring the bell"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "lead",
+    [
+        "Scrap that.",
+        "Forget what I said about ink.",
+        "I changed my mind:",
+        "Other rule from today:",
+        "I thought about it again:",
+    ],
+)
+def test_a_wish_tells_that_it_takes_the_place_of_another(
+    recognizer: SpacyRecognizer, lead: str
+) -> None:
+    made = spoken(f"{lead} Stamp them, one above the other.")
+    text = event_text(made)
+    (analysis,) = recognizer.analyze([text.text])
+    (wish,) = wish_facts(made, text, analysis, position_ms=1)
+    assert wish.target.name == "Stamp them, one above the other"
+    assert wish.fact == "u-77 now prefers Stamp them, one above the other"
+
+
+def test_without_that_it_stands_beside_the_others(recognizer: SpacyRecognizer) -> None:
+    made = spoken("Two spaces, never tabs.")
+    text = event_text(made)
+    (analysis,) = recognizer.analyze([text.text])
+    (wish,) = wish_facts(made, text, analysis, position_ms=1)
+    assert wish.fact == "u-77 prefers Two spaces, never tabs"
 
 
 def test_a_message_has_so_many_wishes_at_most(recognizer: SpacyRecognizer) -> None:
