@@ -16,6 +16,7 @@ from typing import NamedTuple
 from enrichment import NAME, causality
 from enrichment.causality import WINDOW
 from enrichment.clauses import text_facts
+from enrichment.corrections import corrected_facts
 from enrichment.entities import mentions
 from enrichment.event_kinds import TOOL_USE, EventKind
 from enrichment.facts import Assertion, Mention, Party, Retraction
@@ -175,6 +176,7 @@ def derive_event(
         *structured_facts(event, text, content, position_ms=position.ms),
         *text_facts(event, text, analysis, mentioned, position_ms=position.ms),
         *wish_facts(event, text, analysis, position_ms=position.ms),
+        *corrected_facts(event, text, position_ms=position.ms),
     ]
     room = MAX_FACTS - MAX_CLAIMS if text.kind in TOOL_USE else MAX_FACTS
     return Derived(
