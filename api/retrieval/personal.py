@@ -47,6 +47,7 @@ _NEGATED: Final = re.compile(
     r"^(?:do\s+not|don['\u2019]t|never|no|not)\s+(?:ever\s+)?", re.IGNORECASE
 )
 _AVOIDS: Final = WISHES[1]
+_CALLED: Final = "has_name"
 _SAYING: Final[Mapping[str, str]] = {
     "pattern": "usually",
     "skill": "carries through",
@@ -89,12 +90,14 @@ class Known(NamedTuple):
         facts: that hold, of which the person is the source.
         traits: that hold.
         name: as it is shown.
+        former: ids of the events that state wishes in whose place the person told others.
     """
 
     names: frozenset[str]
     facts: Sequence[FactRow]
     traits: Sequence[Trait]
     name: str
+    former: frozenset[str] = frozenset()
 
     @property
     def proofs(self) -> list[str]:
@@ -163,18 +166,18 @@ def _wishes(person: Known, topic: Topic) -> list[Line]:
     if not topic.weights[RELATES_TO.type]:
         return []
     wishes = [fact for fact in person.facts if fact.properties["relation"] in WISHES]
-    wishes.sort(key=lambda fact: _wish_order(fact, topic))
+    wishes.sort(key=lambda fact: _wish_order(fact, topic, person.former))
     return [_dated(_wish_line(fact), fact) for fact in wishes]
 
 
-def _wish_order(fact: FactRow, topic: Topic) -> tuple[float, ...]:
+def _wish_order(fact: FactRow, topic: Topic, former: frozenset[str]) -> tuple[float, ...]:
     text, event_id = fact.target.name, fact.properties["event_id"]
     holds, general = _holds(text, topic), _CASE.sub(" ", text)
     share = topic.share(general)
     near = 0.0 if share else round(topic.cosine(event_id), 1)
     # what holds in any case, and is about it, counts more than what is about something else
     place = {True: 0, None: 1 if share else 2, False: 3}[holds]
-    return place, -share, -near, -fact.properties["valid_from"]
+    return event_id in former, place, -share, -near, -fact.properties["valid_from"]
 
 
 def _holds(wish: str, topic: Topic) -> bool | None:
@@ -344,13 +347,33 @@ def lines_answer(plan: Plan, lines: Sequence[Line]) -> StoryAnswer:
     )
 
 
+def telling_of(person: Known) -> list[FactRow]:
+    """The facts that say more of a person than what they are called."""
+    return [
+        fact
+        for fact in person.facts
+        if fact.properties["relation"] != _CALLED
+        or canonical_name(fact.target.name) not in person.names
+    ]
+
+
 def profile_lines(person: Known, topic: Topic) -> list[Line]:
-    """All that is known of a person: facts, then wishes, the newest first, then what is derived."""
-    newest = sorted(person.facts, key=lambda fact: (-fact.properties["valid_from"], fact.key))
+    """All that is known of a person: facts, then wishes, the newest first, then what is derived.
+
+    Wishes in whose place the person told others come last.
+    """
+    newest = sorted(telling_of(person), key=lambda fact: (-fact.properties["valid_from"], fact.key))
     facts = (fact for fact in newest if fact.properties["relation"] not in WISHES)
-    wishes = (fact for fact in newest if fact.properties["relation"] in WISHES)
+    wishes = [fact for fact in newest if fact.properties["relation"] in WISHES]
+    current = (fact for fact in wishes if not _is_former(fact, person))
+    ended = (_wish_line(fact) for fact in wishes if _is_former(fact, person))
     derived = _best(_traits(person, topic))[:MAX_DERIVED]
-    return [*map(_fact_line, facts), *map(_wish_line, wishes), *derived]
+    before = (line._replace(text=f"before that {line.text}") for line in ended)
+    return [*map(_fact_line, facts), *map(_wish_line, current), *derived, *before]
+
+
+def _is_former(fact: FactRow, person: Known) -> bool:
+    return fact.properties["event_id"] in person.former
 
 
 OF_LINES: Final = frozenset((Operator.HOW_DOES, Operator.PERSONALIZE))

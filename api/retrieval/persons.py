@@ -19,7 +19,6 @@ from api.retrieval.personal import (
     heeded,
     lines_answer,
     practised,
-    profile_lines,
     stems_of,
     topic_stems,
 )
@@ -27,6 +26,7 @@ from api.retrieval.plan import Operator, Plan
 from api.retrieval.story_answer import story_answer
 from api.retrieval.story_result import StoryAnswer
 from api.retrieval.story_terms import StoryTerms, stories_asked, story_terms
+from api.retrieval.wishing import replaced, stated
 from consolidation.traits import PERSON
 from enrichment.names import canonical_name, components, user_entity_id
 from enrichment.stems import words_in
@@ -120,30 +120,12 @@ class PersonAsked(NamedTuple):
     vector: Sequence[float] | None
 
 
-def profile_of(persons: Persons, question: PersonAsked, answer: StoryAnswer) -> StoryAnswer:
-    """A profile that stories told, with what is derived of the person."""
-    is_told = isinstance(answer.value, list)
-    if not (is_told or question.asking.intent):
-        return answer  # records of something else, or what was done by and for somebody
-    person = _known(persons, question)
-    if person is None:
-        return answer
-    lines = profile_lines(person, _topic(persons, question, person))
-    if not lines:
-        return answer
-    if not is_told:
-        return lines_answer(answer.plan, lines)
-    return answer._replace(
-        value=[line.text for line in lines], evidence=[line.event_id for line in lines]
-    )
-
-
 def person_answer(persons: Persons, question: PersonAsked) -> StoryAnswer | None:
     """The answer; None: nobody is meant who is known, or nothing of it is known of them."""
-    person = _known(persons, question)
+    person = known_of(persons, question)
     if person is None:
         return None
-    topic = _topic(persons, question, person)
+    topic = topic_of(persons, question, person)
     if question.plan.operator is Operator.HOW_DOES:
         episode = _once(persons, question, person, topic)
         lines = practised(person, topic, episode)
@@ -157,8 +139,9 @@ def person_answer(persons: Persons, question: PersonAsked) -> StoryAnswer | None
 # -- who is meant, and what is known of them -------------------------------------------------------
 
 
-def _known(persons: Persons, question: PersonAsked) -> Known | None:
-    members = _meant(persons, question)
+def known_of(persons: Persons, question: PersonAsked) -> Known | None:
+    """What is known of the person whom a question means; None: it means nobody."""
+    members = meant_by(persons, question)
     if not members:
         return None
     ids = sorted(one.entity_id for one in members)
@@ -174,7 +157,10 @@ def _known(persons: Persons, question: PersonAsked) -> Known | None:
             name=", ".join(dict.fromkeys(one.name for one in members)),
         )
 
-    return persons.graph(ask)
+    known = persons.graph(ask)
+    wishes = stated(known.facts)
+    former = (wishes[place].event_id for place in replaced(wishes, persons.reads))
+    return known._replace(former=frozenset(former))
 
 
 def _trait(node: GraphNode) -> Trait:
@@ -189,7 +175,7 @@ def _trait(node: GraphNode) -> Trait:
     )
 
 
-def _meant(persons: Persons, question: PersonAsked) -> list[EntityName]:
+def meant_by(persons: Persons, question: PersonAsked) -> list[EntityName]:
     """The entities of the person whom a question names, else of whose session it is."""
     reads, words = persons.reads, set(words_in(question.asking.query.lower()))
     ids = [seed.entity_id for seed in persons.seeds[:MAX_MEANT]]
@@ -243,7 +229,8 @@ def _named(entity: EntityName, words: set[str]) -> int:
     return best
 
 
-def _topic(persons: Persons, question: PersonAsked, person: Known) -> Topic:
+def topic_of(persons: Persons, question: PersonAsked, person: Known) -> Topic:
+    """What a question is about, besides the person."""
     terms = story_terms(question.asking.query, question.plan)
     weights = persons.weights[PERSONAL[question.plan.operator]]
     stems = topic_stems(terms, person)
@@ -261,7 +248,7 @@ def _topic(persons: Persons, question: PersonAsked, person: Known) -> Topic:
 def _once(persons: Persons, question: PersonAsked, person: Known, topic: Topic) -> Episode | None:
     """The newest episode that shows it and worked."""
     terms = story_terms(question.asking.query, question.plan)
-    stories = _stories(persons, question, terms, question.plan)
+    stories = stories_of_person(persons, question, terms, question.plan)
     return episode_of(stories, terms, person=person, wanted=topic.stems)
 
 
@@ -294,7 +281,7 @@ def _open(persons: Persons, question: PersonAsked, person: Known) -> list[Line]:
     )
     plan = Plan(Operator.PROMISE, confidence=1.0, topic=person.name)
     terms = story_terms(person.name, plan)
-    stories = _stories(persons, question._replace(hits=(), vector=None), terms, plan)
+    stories = stories_of_person(persons, question._replace(hits=(), vector=None), terms, plan)
     promise = story_answer(
         stories, terms, plan, now_ms=question.asking.now_ms, zone=question.asking.zone
     )
@@ -308,7 +295,10 @@ def _open(persons: Persons, question: PersonAsked, person: Known) -> list[Line]:
     return persons.graph(ask) if ids else []
 
 
-def _stories(persons: Persons, question: PersonAsked, terms: StoryTerms, plan: Plan) -> Stories:
+def stories_of_person(
+    persons: Persons, question: PersonAsked, terms: StoryTerms, plan: Plan
+) -> Stories:
+    """The stories that a question may be answered from."""
     wanted = stories_asked(
         terms,
         plan,

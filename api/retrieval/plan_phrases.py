@@ -268,7 +268,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
             r"how\s+did\s+.*\b(?:open|begin|start(?:ed)?|come\s+up|raise|introduce|bring\s+up)(?:\s+(?:the\s+)?(?:conversation|session|chat|talk|topic|matter|subject|case))?(?:\s+(?:on|about|of|regarding))?",
             r"(?:with|in)\s+(?:which|what)\s+words\s+did\b(?:.*?\b(?:bring\s+up|open|begin|start|raise|ask\s+(?:for|about)|mention|introduce))?",
             r"originally\s+(?:ask(?:ed)?\s+for|want(?:ed)?|request(?:ed)?)|for\s+the\s+first\s+time",
-            r"(?:bring|brought)\s+up\b",
+            r"(?:brought|did\b[^?]*\bbring)\s+up\b",
         ),
     ),
     (

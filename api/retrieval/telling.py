@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from api.retrieval.intent import PERSONAL
+from api.retrieval.of_persons import preferred, profile_of, remarked
 from api.retrieval.open_answer import open_answer, open_asked, otherwise_meant
 from api.retrieval.personal import OF_LINES
-from api.retrieval.persons import Asking, PersonAsked, Persons, person_answer, profile_of
+from api.retrieval.persons import Asking, PersonAsked, Persons, person_answer
 from api.retrieval.plan import Operator, Plan, plan_of
 from api.retrieval.story_answer import nearest_first, story_answer
 from api.retrieval.story_evidence import beside_labels
@@ -49,9 +50,10 @@ def told(
         GraphUnavailable: nobody holds the columns.
     """
     plan = planned(reads, asking)
-    if plan.operator not in PERSONAL:
-        return _by_stories(reads, asking, plan, hits=hits, vector=vector)
     question = PersonAsked(asking, plan, hits, vector)
+    if plan.operator not in PERSONAL:
+        answer = _by_stories(reads, asking, plan, hits=hits, vector=vector)
+        return answer if persons is None else _of_persons(persons, question, answer)
     if plan.operator is Operator.PROFILE:
         answer = _by_stories(reads, asking, plan, hits=hits, vector=vector)
         return answer if persons is None else profile_of(persons, question, answer)
@@ -59,7 +61,16 @@ def told(
     if personal is not None:
         return personal
     plan = planned(reads, asking._replace(intent=None), besides=OF_LINES)
-    return _by_stories(reads, asking, plan, hits=hits, vector=vector)
+    answer = _by_stories(reads, asking, plan, hits=hits, vector=vector)
+    question = question._replace(plan=plan)
+    return answer if persons is None else _of_persons(persons, question, answer)
+
+
+def _of_persons(persons: Persons, question: PersonAsked, answer: StoryAnswer) -> StoryAnswer:
+    """What stories told, in the order of what is known of whom it is asked about."""
+    if question.plan.operator is Operator.PREFERENCE:
+        return preferred(persons, question, answer)
+    return remarked(persons, question, answer)
 
 
 def _by_stories(

@@ -41,6 +41,7 @@ from api.retrieval.recall import (
     ranked_facts,
     seeds_of,
 )
+from api.retrieval.wishing import wishes_first
 from api.schemas import AtlasResponse, Bound
 from api.services import ReadContext, begin_read
 from enrichment.vocabulary import EdgeType
@@ -279,6 +280,7 @@ class _Recalling:
             wanted=recall.wanted, max_depth=recall.max_depth, query_vector=self._query_vector(seeds)
         )
         ranked, timed_out = self._facts(reader, recall, seeds, walk)
+        ranked = self._by_wish(graph.columns, recall, ranked)
         facts, behind = ranked[: recall.max_facts], ranked[recall.max_facts :]
         return FactsAnswer(
             recall,
@@ -417,6 +419,16 @@ class _Recalling:
             return reader.read(spread, timeout_ms=limit_ms), False
         except QueryTimeout:
             return [], True
+
+    def _by_wish(
+        self, columns: ColumnsDoor, recall: Recall, facts: list[RecalledFact]
+    ) -> list[RecalledFact]:
+        """With the wishes in front that are asked for, where a question asks for any."""
+        plan = plan_of(recall.query, recall.now_ms)
+        if plan.operator is not Operator.PREFERENCE:
+            return facts
+        vector = self._embedded(recall.query) if facts else None
+        return wishes_first(facts, self._context.columns(columns), recall.query, plan, vector)
 
     def _walked(
         self, reader: GraphReader, recall: Recall, seeds: RecallSeeds, walk: FactWalk

@@ -23,6 +23,7 @@ PURE = (
     "plan",
     "plan_phrases",
     "policy",
+    "profiles",
     "query_terms",
     "ranking",
     "relevance",

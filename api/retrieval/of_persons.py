@@ -1,0 +1,200 @@
+"""What stories told of a person, in the order that what is known of the person gives it.
+
+A ranking is learned from questions of every kind. What somebody wishes, and what they told of
+themselves, is known without it: the one is a fact, the other is said and nothing is done upon it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy
+
+from api.retrieval.fact_words import WISHES
+from api.retrieval.personal import Known, lines_answer, profile_lines, telling_of
+from api.retrieval.persons import (
+    PersonAsked,
+    Persons,
+    known_of,
+    stories_of_person,
+    topic_of,
+)
+from api.retrieval.plan import Operator
+from api.retrieval.profiles import Proofs, messages_of, profile_order, remarks_in
+from api.retrieval.story_result import StoryAnswer
+from api.retrieval.story_terms import story_terms
+from api.retrieval.wishing import Stated, Wished, asked_of, stated, wished
+from enrichment.stems import stem_in, words_in
+from pipelines.columns.reads import Wanted
+from pipelines.columns.records import Stories
+
+OVERRULED: Final = 0.15
+"""So much more than a wish, and a remark that stories told first is asked for instead."""
+SAID_ENOUGH: Final = 0.5
+"""Share of the words of a question by which something is known to be what it asks for."""
+_BY_THE_WAY: Final = frozenset(
+    (Operator.SEARCH, Operator.VALUE, Operator.ACTOR, Operator.CAUSE, Operator.HOW_DOES)
+)
+"""Operators that may ask for what somebody told of themselves."""
+
+
+def profile_of(persons: Persons, question: PersonAsked, answer: StoryAnswer) -> StoryAnswer:
+    """A profile that stories told, with what is derived of the person."""
+    is_told = isinstance(answer.value, list)
+    if not (is_told or question.asking.intent):
+        return answer  # records of something else, or what was done by and for somebody
+    person = known_of(persons, question)
+    if person is None:
+        return answer
+    lines = profile_lines(person, topic_of(persons, question, person))
+    if not lines:
+        return answer
+    if not is_told:
+        return lines_answer(answer.plan, lines)
+    answer = answer._replace(
+        value=[line.text for line in lines], evidence=[line.event_id for line in lines]
+    )
+    return _ordered(answer, _in_profile(persons, question, answer, person))
+
+
+def _ordered(answer: StoryAnswer, order: Sequence[str]) -> StoryAnswer:
+    """The answer with its events in another order, worth what the places are worth."""
+    worth = sorted((answer.relevance.get(one, 0.0) for one in order), reverse=True)
+    return answer._replace(order=list(order), relevance=dict(zip(order, worth, strict=True)))
+
+
+def _in_profile(
+    persons: Persons,
+    question: PersonAsked,
+    answer: StoryAnswer,
+    person: Known,
+) -> list[str]:
+    """The events that tell of a person, in their order."""
+    newest = sorted(telling_of(person), key=lambda fact: -fact.properties["valid_from"])
+    ids = list(dict.fromkeys(fact.properties["event_id"] for fact in newest))
+    wishes = {
+        fact.properties["event_id"] for fact in newest if fact.properties["relation"] in WISHES
+    }
+    proofs = Proofs(
+        wishes=[one for one in ids if one in wishes and one not in person.former],
+        former=[one for one in ids if one in person.former],
+        facts=[one for one in ids if one not in wishes],
+    )
+    stories = _told_of(persons, question, [*ids, *answer.order])
+    return profile_order(stories, answer.order, proofs, _importances(persons, stories))
+
+
+def _told_of(persons: Persons, question: PersonAsked, hits: Sequence[str]) -> Stories:
+    terms = story_terms(question.asking.query, question.plan)
+    hits = list(dict.fromkeys(hits))
+    return stories_of_person(persons, question._replace(hits=hits), terms, question.plan)
+
+
+def _importances(persons: Persons, stories: Stories) -> dict[str, float]:
+    """Of what persons say, by id."""
+    wanted = Wanted((), messages_of(stories), (), 0, stems=(), vector=None)
+    standings = persons.reads.standings(wanted)
+    return dict(zip(standings.ids, standings.importance.tolist(), strict=True))
+
+
+def preferred(persons: Persons, question: PersonAsked, answer: StoryAnswer) -> StoryAnswer:
+    """A wish that stories told, or the one that is asked for of those that are known as facts."""
+    person = known_of(persons, question)
+    wishes = [] if person is None else stated(person.facts)
+    if person is None or not wishes or not answer.order:
+        return answer
+    ranked = _wished(persons, question, person, wishes)
+    if not _is_asked_for(persons, question, answer, person=person, wishes=wishes, best=ranked[0]):
+        return answer
+    front = wishes[ranked[0].place].event_id
+    former = [wishes[one.place].event_id for one in ranked if one.is_former]
+    behind = [one for one in dict.fromkeys(former) if one != front]
+    rest = [one for one in answer.order if one != front and one not in behind]
+    confidence = answer.confidence
+    if ranked[0].said >= SAID_ENOUGH:
+        confidence = max(confidence, persons.threshold)
+    ordered = _ordered(answer, [front, *rest[:1], *behind, *rest[1:]])
+    worth = {**ordered.relevance, front: max(confidence, *ordered.relevance.values())}
+    return ordered._replace(confidence=confidence, relevance=worth, evidence=[front])
+
+
+def _wished(
+    persons: Persons, question: PersonAsked, person: Known, wishes: Sequence[Stated]
+) -> list[Wished]:
+    return wished(
+        wishes,
+        persons.reads,
+        story_terms(question.asking.query, question.plan),
+        names=_stems_of_names(person),
+        vector=question.vector,
+    )
+
+
+def _stems_of_names(person: Known) -> frozenset[str]:
+    return frozenset(stem_in(word) for name in person.names for word in words_in(name))
+
+
+def _is_asked_for(
+    persons: Persons,
+    question: PersonAsked,
+    answer: StoryAnswer,
+    *,
+    person: Known,
+    wishes: Sequence[Stated],
+    best: Wished,
+) -> bool:
+    """Whether a wish is told instead of what stories told first.
+
+    Another wish, a request that was met at once, a question and what was done are no answer; what
+    somebody remarked may be a wish that is not known as one.
+    """
+    first = answer.order[0]
+    if any(wish.event_id == first for wish in wishes):
+        return True
+    stories = _told_of(persons, question, [first])
+    if not remarks_in(stories, [first], _importances(persons, stories)):
+        return True
+    terms = story_terms(question.asking.query, question.plan)
+    remark = Stated("", first, from_ms=0, is_anew=False)
+    (said,), (near,) = asked_of(
+        [remark], persons.reads, terms, names=_stems_of_names(person), vector=question.vector
+    )
+    return best.match >= said + near - OVERRULED
+
+
+def remarked(persons: Persons, question: PersonAsked, answer: StoryAnswer) -> StoryAnswer:
+    """What somebody told by the way, where nothing says what is asked of them.
+
+    Words of a question that nobody used cannot be searched for; of the few things that a person
+    told of themselves the one that means the most of it is the likeliest.
+    """
+    if question.plan.operator not in _BY_THE_WAY or answer.value is not None or not answer.decides:
+        return answer  # where people only talk, all of it is told by the way
+    terms = story_terms(question.asking.query, question.plan)
+    if terms.identifiers or not terms.capitalised:
+        return answer
+    person = known_of(persons, question)
+    if person is None:
+        return answer
+    stories = _told_of(persons, question, answer.order)
+    theirs = {
+        stories.ids[place] for place in numpy.flatnonzero(stories.theirs | stories.named).tolist()
+    }
+    order = [one for one in answer.order if one in theirs]
+    remarks = remarks_in(stories, order, _importances(persons, stories))
+    if not remarks:
+        return answer
+    first = answer.order[0]
+    ids = list(dict.fromkeys([first, *remarks]))
+    asked = [Stated("", one, from_ms=0, is_anew=False) for one in ids]
+    said, near = asked_of(
+        asked, persons.reads, terms, names=_stems_of_names(person), vector=question.vector
+    )
+    match = dict(zip(ids, map(sum, zip(said, near, strict=True)), strict=True))
+    if first not in remarks and said[0] >= SAID_ENOUGH:
+        return answer
+    remarks.sort(key=lambda one: -match[one])
+    return _ordered(answer, list(dict.fromkeys([*remarks, *answer.order])))._replace(
+        evidence=remarks[:1]
+    )
