@@ -25,6 +25,7 @@ from api.retrieval.profiles import Proofs, messages_of, profile_order, remarks_i
 from api.retrieval.story_result import StoryAnswer
 from api.retrieval.story_terms import story_terms
 from api.retrieval.wishing import Stated, Wished, asked_of, stated, wished
+from enrichment.names import canonical_name
 from enrichment.stems import stem_in, words_in
 from pipelines.columns.reads import Wanted
 from pipelines.columns.records import Stories
@@ -42,19 +43,25 @@ _BY_THE_WAY: Final = frozenset(
 def profile_of(persons: Persons, question: PersonAsked, answer: StoryAnswer) -> StoryAnswer:
     """A profile that stories told, with what is derived of the person."""
     is_told = isinstance(answer.value, list)
-    if not (is_told or question.asking.intent):
-        return answer  # records of something else, or what was done by and for somebody
+    terms = story_terms(question.asking.query, question.plan)
+    if not (is_told or question.asking.intent or terms.identifiers):
+        return answer  # what was done by and for somebody
     person = known_of(persons, question)
     if person is None:
         return answer
+    is_called_so = not person.names.isdisjoint(map(canonical_name, terms.identifiers))
+    if not (is_told or question.asking.intent or is_called_so):
+        return answer  # records of something else
     lines = profile_lines(person, topic_of(persons, question, person))
     if not lines:
         return answer
-    if not is_told:
+    if not (is_told or is_called_so):
         return lines_answer(answer.plan, lines)
     answer = answer._replace(
         value=[line.text for line in lines], evidence=[line.event_id for line in lines]
     )
+    if not is_told:
+        return answer  # the record of them stays in front
     return _ordered(answer, _in_profile(persons, question, answer, person))
 
 

@@ -182,12 +182,14 @@ def meant_by(persons: Persons, question: PersonAsked) -> list[EntityName]:
     user_id = persons.scope.user_id
     own_id = None if user_id is None else user_entity_id(persons.scope.tenant, user_id)
     groups = _groups(reads, ids if own_id is None else [*ids, own_id])
-    best: tuple[int, list[EntityName]] = (0, [])
+    best: tuple[tuple[int, bool], list[EntityName]] = ((0, False), [])
     for members in groups.values():
-        score = max((_named(one, words) for one in members), default=0)
-        if score > best[0] and any(map(_is_person, members)):
+        named = max((_named(one, words) for one in members), default=0)
+        # of several who are called so it is the one in whose view it is asked
+        score = (named, own_id is not None and _has(members, own_id))
+        if named and score > best[0] and any(map(_is_person, members)):
             best = score, members
-    is_unnamed = not best[0] and (
+    is_unnamed = not best[1] and (
         question.asking.intent is not None
         or question.plan.operator is Operator.PERSONALIZE
         or not words.isdisjoint(_WHO_ASKS)

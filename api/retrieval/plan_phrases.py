@@ -334,6 +334,8 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
             r"tell\s+me\s+(?:more\s+|everything\s+|all\s+|something\s+)?about",
             r"^\W*who\s+(?:is|are|was|were)(?=\s+(?-i:[A-Z])\w*(?:\s+(?-i:[A-Z])\w*)*\W*$)",
             r"^\W*who\s+(?:is|are|was|were)(?=\s+(?-i:[A-Z])[^?]*what\s+should)",
+            r"^\W*who\s+(?:is|was)(?=\s+(?:\w+\s+)?[a-z][\w.-]*[_\d@][\w.@-]*\W*$)",
+            r"^\W*profile\s+(?:of|for)",
             r",?\s*and\s+what\s+should\s+(?:i|we)\s+(?:keep\s+in\s+mind|know|remember|consider)(?:\s+(?:about|with)\s+(?:him|her|them))?",
         ),
     ),

@@ -20,6 +20,7 @@ from tests.bench.small import Edition
 pytestmark = pytest.mark.integration
 
 _BEGIN: Final = datetime.now(UTC).replace(microsecond=0) - timedelta(days=12)
+INES: Final = "ines_moreau_47"
 _TASKS: Final = ("move_crate", "label_crate", "count_crates")
 _ASIDE: Final = {
     0: "Stamp my crates red, please.",
@@ -42,7 +43,7 @@ def _event(session: str, second: int, kind: str, payload: dict[str, Any], tool: 
         "session_id": session,
         "agent_id": agent,
         "trace_id": session,
-        "user_id": "ines",
+        "user_id": INES,
         "payload": payload,
     }
     return {**envelope, **({"tool_name": tool} if tool else {})}
@@ -65,9 +66,9 @@ def recorded() -> Iterator[Any]:
         if day in _ASIDE:
             yield _event(session, 4, "message.user", _says(_ASIDE[day]))
         yield _event(session, 5, "message.user", _says("Ok, that is all for today."))
-    found = {"customer_id": "ines", "email": "ines.moreau@yrd.example", "name": "Ines Moreau"}
+    found = {"customer_id": INES, "email": "ines.moreau@yrd.example", "name": "Ines Moreau"}
     yield _event("yard-9", 0, "message.user", _says("Where does the notice go?"))
-    yield _event("yard-9", 1, "tool.call", {"arguments": {"customer_id": "ines"}}, "find_customer")
+    yield _event("yard-9", 1, "tool.call", {"arguments": {"customer_id": INES}}, "find_customer")
     yield _event("yard-9", 2, "tool.result", {"result": found}, "find_customer")
     right = "No, wrong. It is ines.moreau@yard.example."
     yield _event("yard-9", 3, "message.user", _says(right))
@@ -103,7 +104,7 @@ def facts(edition: Edition, question: str) -> list[tuple[str, str]]:
     key = Path(held["api_key_file"]).read_text(encoding="utf-8").strip()
     answer = httpx.post(
         f"{held['api_url']}/v1/query/facts",
-        json={"query": question, "session_id": "s", "agent_id": "a", "user_id": "ines"},
+        json={"query": question, "session_id": "s", "agent_id": "a", "user_id": INES},
         headers={"X-API-Key": key},
         timeout=30.0,
     )
@@ -113,7 +114,7 @@ def facts(edition: Edition, question: str) -> list[tuple[str, str]]:
 
 def test_a_wish_that_took_the_place_of_another_stands_before_it(edition: Edition) -> None:
     question = "How does Ines want us to stamp crates?"
-    told = ranked(edition.ask(question, user_id="ines"))
+    told = ranked(edition.ask(question, user_id=INES))
     assert told[0] == _ASIDE[4]
     values = [value for _, value in facts(edition, question)]
     plain = "Plain crates without a mark, thieves look for red ones"
@@ -127,21 +128,28 @@ def test_what_is_to_be_done_stands_before_what_is_not(edition: Edition) -> None:
 
 
 def test_what_is_put_right_is_the_value(edition: Edition) -> None:
-    document = edition.ask("What is the email address of Ines Moreau?", user_id="ines")
+    document = edition.ask("What is the email address of Ines Moreau?", user_id=INES)
     assert document["answer"]["value"] == "ines.moreau@yard.example"
 
 
 def test_what_was_told_by_the_way_answers_what_no_word_says(edition: Edition) -> None:
-    document = edition.ask("Any musical hobby of Ines Moreau?", user_id="ines")
+    document = edition.ask("Any musical hobby of Ines Moreau?", user_id=INES)
     assert ranked(document)[0] == _ASIDE[1]
 
 
 def test_a_profile_tells_wishes_and_remarks_before_thanks_and_tasks(edition: Edition) -> None:
-    document = edition.ask("What do we know about Ines Moreau?", user_id="ines")
-    told = ranked(document)[:10]
-    assert {_ASIDE[1], _ASIDE[2], _ASIDE[4], _ASIDE[6]} <= set(told)
-    assert "Ok, that is all for today." not in told
+    document = edition.ask("What do we know about Ines Moreau?", user_id=INES)
+    told = ranked(document)
+    thanks = told.index("Ok, that is all for today.")
+    assert max(told.index(_ASIDE[day]) for day in (1, 2, 4, 6)) < thanks
     lines = document["answer"]["value"]
     assert lines[-1] == "before that wants: Stamp my crates red"
     assert "has email ines.moreau@yard.example" in lines
     assert not any("has name" in line for line in lines)
+
+
+@pytest.mark.parametrize("question", ["Who is {}?", "Give me a profile of {}.", "profile of {}"])
+def test_somebody_is_asked_for_by_their_identifier(edition: Edition, question: str) -> None:
+    document = edition.ask(question.format(INES))
+    assert document["meta"]["plan"]["operator"] == "profile"
+    assert "wants: knock at the window" in document["answer"]["value"]

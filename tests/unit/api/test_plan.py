@@ -187,6 +187,8 @@ PHRASINGS: dict[Operator, tuple[str, ...]] = {
         "Who is Ana Berg, and what should I keep in mind?",
         "Give me a profile of Ana Berg.",
         "Brief me on Ana Berg.",
+        "Who is ana_berg_47?",
+        "profile of ana_berg_47",
     ),
     Operator.SIMILAR: (
         "Find events similar to the refund that timed out.",
