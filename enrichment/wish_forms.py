@@ -152,8 +152,8 @@ def _is_order(clause: Sequence[Token], text: str) -> bool:
     return _about_mine(clause)
 
 
-def _begins_as_order(clause: Sequence[Token], text: str, rest: str) -> bool:
-    offset = clause[0].start + text.find(rest)
+def _begins_as_order(clause: Sequence[Token], text: str, order: str) -> bool:
+    offset = clause[0].start + text.find(order)
     left = [token for token in clause if token.start >= offset]
     words = [token.text.lower() for token in left[:2]]
     forbids = words[:1] in (["never"], ["don't"]) or words == ["do", "not"]

@@ -151,16 +151,16 @@ def _sentences(text: str, analysis: Analysis) -> Iterator[Sentence]:
             start = analysis.tokens[first].start
             final = analysis.tokens[last - 1]
             end = final.start + len(final.text)
-            found = text[start:end].strip()
-            yield Sentence(analysis.tokens, first, last, found, is_led)
-            is_led = leads(found)
+            written = text[start:end].strip()
+            yield Sentence(analysis.tokens, first, last, text=written, is_led=is_led)
+            is_led = leads(written)
 
 
 def _in_words(user: Party, relation: str, target: Party, *, is_anew: bool) -> str:
     """`u-77 now prefers tea`, where it takes the place of another wish."""
     words = fact_in_words(user, relation, target)
-    said = f" {relation} "
-    return words.replace(said, f" {ANEW}{said}", 1)[:MAX_FACT_CHARACTERS] if is_anew else words
+    verb = f" {relation} "
+    return words.replace(verb, f" {ANEW}{verb}", 1)[:MAX_FACT_CHARACTERS] if is_anew else words
 
 
 class _Wish(NamedTuple):

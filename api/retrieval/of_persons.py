@@ -117,11 +117,11 @@ def preferred(persons: Persons, question: PersonAsked, answer: StoryAnswer) -> S
     front = wishes[ranked[0].place].event_id
     former = [wishes[one.place].event_id for one in ranked if one.is_former]
     behind = [one for one in dict.fromkeys(former) if one != front]
-    rest = [one for one in answer.order if one != front and one not in behind]
+    others = [one for one in answer.order if one != front and one not in behind]
     confidence = answer.confidence
     if ranked[0].said >= SAID_ENOUGH:
         confidence = max(confidence, persons.threshold)
-    ordered = _ordered(answer, [front, *rest[:1], *behind, *rest[1:]])
+    ordered = _ordered(answer, [front, *others[:1], *behind, *others[1:]])
     worth = {**ordered.relevance, front: max(confidence, *ordered.relevance.values())}
     return ordered._replace(confidence=confidence, relevance=worth, evidence=[front])
 
@@ -164,10 +164,10 @@ def _is_asked_for(
         return True
     terms = story_terms(question.asking.query, question.plan)
     remark = Stated("", first, from_ms=0, is_anew=False)
-    (said,), (near,) = asked_of(
+    (share,), (near,) = asked_of(
         [remark], persons.reads, terms, names=_stems_of_names(person), vector=question.vector
     )
-    return best.match >= said + near - OVERRULED
+    return best.match >= share + near - OVERRULED
 
 
 def remarked(persons: Persons, question: PersonAsked, answer: StoryAnswer) -> StoryAnswer:
@@ -194,14 +194,14 @@ def remarked(persons: Persons, question: PersonAsked, answer: StoryAnswer) -> St
         return answer
     first = answer.order[0]
     ids = list(dict.fromkeys([first, *remarks]))
-    asked = [Stated("", one, from_ms=0, is_anew=False) for one in ids]
-    said, near = asked_of(
-        asked, persons.reads, terms, names=_stems_of_names(person), vector=question.vector
+    told = [Stated("", one, from_ms=0, is_anew=False) for one in ids]
+    shares, near = asked_of(
+        told, persons.reads, terms, names=_stems_of_names(person), vector=question.vector
     )
-    match = dict(zip(ids, map(sum, zip(said, near, strict=True)), strict=True))
-    if first not in remarks and said[0] >= SAID_ENOUGH:
+    match = dict(zip(ids, map(sum, zip(shares, near, strict=True)), strict=True))
+    if first not in remarks and shares[0] >= SAID_ENOUGH:
         return answer
-    remarks.sort(key=lambda one: -match[one])
+    remarks.sort(key=lambda event_id: -match[event_id])
     return _ordered(answer, list(dict.fromkeys([*remarks, *answer.order])))._replace(
         evidence=remarks[:1]
     )

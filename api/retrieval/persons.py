@@ -157,10 +157,10 @@ def known_of(persons: Persons, question: PersonAsked) -> Known | None:
             name=", ".join(dict.fromkeys(one.name for one in members)),
         )
 
-    known = persons.graph(ask)
-    wishes = stated(known.facts)
+    person = persons.graph(ask)
+    wishes = stated(person.facts)
     former = (wishes[place].event_id for place in replaced(wishes, persons.reads))
-    return known._replace(former=frozenset(former))
+    return person._replace(former=frozenset(former))
 
 
 def _trait(node: GraphNode) -> Trait:

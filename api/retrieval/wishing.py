@@ -1,4 +1,4 @@
-"""Which of a person's wishes a question asks for. Pure, but for what columns say of their events.
+"""Which of a person's wishes a question asks for; columns tell of their events.
 
 A wish is asked for by what the message that states it says, and by what that means: who says "not
 so wide, please" names no margin, and the message does. A wish that was told in the place of another
@@ -94,6 +94,7 @@ def wishes_first(
     facts: Sequence[RecalledFact],
     reads: WishReads,
     query: str,
+    *,
     plan: Plan,
     vector: Sequence[float] | None,
 ) -> list[RecalledFact]:
@@ -143,11 +144,11 @@ def wished(
     """
     if not wishes:
         return []
-    said, near = asked_of(wishes, reads, terms, names=names, vector=vector)
+    shares, near = asked_of(wishes, reads, terms, names=names, vector=vector)
     by_others = replaced(wishes, reads)
     for former, by in sorted(by_others.items(), key=lambda pair: wishes[pair[0]].from_ms):
-        said[by], near[by] = max(said[by], said[former]), max(near[by], near[former])
-    match = [one + other for one, other in zip(said, near, strict=True)]
+        shares[by], near[by] = max(shares[by], shares[former]), max(near[by], near[former])
+    match = [one + other for one, other in zip(shares, near, strict=True)]
     current = [place for place in range(len(wishes)) if place not in by_others]
     best = max((match[place] for place in current), default=0.0)
 
@@ -157,7 +158,7 @@ def wished(
         return place in by_others, not is_near, newest if is_near else 0.0, -match[place], place
 
     return [
-        Wished(place, match[place], said[place], place in by_others)
+        Wished(place, match[place], shares[place], place in by_others)
         for place in sorted(range(len(wishes)), key=order)
     ]
 
@@ -179,27 +180,27 @@ def asked_of(
     ids = list(dict.fromkeys(wish.event_id for wish in wishes))
     standings = reads.standings(Wanted((), ids, (), 0, stems=terms.stems, vector=vector))
     rows = {own_id: row for row, own_id in enumerate(standings.ids)}
-    said, near = [], []
+    shares, near = [], []
     for wish in wishes:
         row = rows.get(wish.event_id)
-        own = _stems_of(wish.text)
+        words = _stems_of(wish.text)
         holds = [
             (row is not None and bool(standings.counts[row, place] > 0))
-            or _has(own, terms.stems[place])
+            or _has(words, terms.stems[place])
             for place in places
         ]
-        said.append(sum(holds) / len(holds) if holds else 0.0)
+        shares.append(sum(holds) / len(holds) if holds else 0.0)
         cosine = 0.0 if row is None else float(numpy.nan_to_num(standings.cosines[row]))
         near.append(max(0.0, cosine))
-    return said, near
+    return shares, near
 
 
 def _stems_of(text: str) -> frozenset[str]:
     return frozenset(stem_in(word) for word in words_in(text.lower()) if word not in STOP_WORDS)
 
 
-def _has(own: frozenset[str], stem: str) -> bool:
-    return stem in own or any(same_root(stem, other) for other in own)
+def _has(words: frozenset[str], stem: str) -> bool:
+    return stem in words or any(same_root(stem, other) for other in words)
 
 
 def replaced(wishes: Sequence[Stated], reads: WishReads) -> dict[int, int]:

@@ -428,7 +428,8 @@ class _Recalling:
         if plan.operator is not Operator.PREFERENCE:
             return facts
         vector = self._embedded(recall.query) if facts else None
-        return wishes_first(facts, self._context.columns(columns), recall.query, plan, vector)
+        reads = self._context.columns(columns)
+        return wishes_first(facts, reads, recall.query, plan=plan, vector=vector)
 
     def _walked(
         self, reader: GraphReader, recall: Recall, seeds: RecallSeeds, walk: FactWalk
