@@ -66,6 +66,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.ranker", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write no table")
     parser.add_argument("--keep", type=Path, help="a file that keeps what models said")
+    parser.add_argument(
+        "--tables", type=Path, help="a folder for the tables by which the domains are judged"
+    )
     options = parser.parse_args()
     with TemporaryDirectory() as folder:
         keep = options.keep or Path(folder) / "derivations.sqlite"
@@ -76,7 +79,10 @@ def main() -> None:
         others = [row for row in rows if _domain(row) != domain]
         own = [row for row in rows if _domain(row) == domain]
         tell(f"\n## {domain}, by a table of {', '.join(one for one in domains if one != domain)}")
-        tell("\n".join([HEAD, *figures(own, read_model(trained(others)))]))
+        table = trained(others)
+        tell("\n".join([HEAD, *figures(own, read_model(table))]))
+        if options.tables is not None:
+            (options.tables / f"{domain}.json").write_bytes(orjson.dumps(table))
     table = trained(rows)
     for name, asked_of in (("all", rows), ("the shipped incident", unlike)):
         tell(f"\n## {name}, by the table of all")
