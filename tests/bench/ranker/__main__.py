@@ -17,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy
 import orjson
@@ -24,7 +25,7 @@ import orjson
 import api.retrieval
 from api.retrieval.story_ranker import TABLE, Model, confidence_of, read_model, story_scores
 from tests.bench.ranker.training import trained
-from tests.bench.ranker.world import Asked, asked, incident, made
+from tests.bench.ranker.world import Asked, asked, incident, keeping, made
 
 HEAD = f"{'':14}{'n':>5}{'first':>8}{'hit@5':>8}{'r@10':>8}"
 
@@ -71,9 +72,25 @@ def main() -> None:
     )
     options = parser.parse_args()
     with TemporaryDirectory() as folder:
-        keep = options.keep or Path(folder) / "derivations.sqlite"
-        rows = list(asked(*made(Path(folder)), keep))
-        unlike = list(asked(*incident(), keep))
+        models = keeping(options.keep or Path(folder) / "derivations.sqlite")
+        rows = list(asked(*made(Path(folder)), models))
+        unlike = list(asked(*incident(), models))
+    table = check(rows, unlike, options.tables)
+    if not options.check:
+        path = Path(api.retrieval.__file__).parent / TABLE
+        path.write_bytes(orjson.dumps(table, option=orjson.OPT_INDENT_2) + b"\n")
+        tell(f"\nwritten: {TABLE}")
+
+
+def check(
+    rows: Sequence[Asked], unlike: Sequence[Asked], folder: Path | None = None
+) -> dict[str, Any]:
+    """Tell how tables do, one of the other domains and that of all, which is returned.
+
+    Args:
+        unlike: questions that no table is trained on.
+        folder: for the tables by which the domains are judged.
+    """
     domains = sorted({_domain(row) for row in rows})
     for domain in domains:
         others = [row for row in rows if _domain(row) != domain]
@@ -81,16 +98,13 @@ def main() -> None:
         tell(f"\n## {domain}, by a table of {', '.join(one for one in domains if one != domain)}")
         table = trained(others)
         tell("\n".join([HEAD, *figures(own, read_model(table))]))
-        if options.tables is not None:
-            (options.tables / f"{domain}.json").write_bytes(orjson.dumps(table))
+        if folder is not None:
+            (folder / f"{domain}.json").write_bytes(orjson.dumps(table))
     table = trained(rows)
     for name, asked_of in (("all", rows), ("the shipped incident", unlike)):
         tell(f"\n## {name}, by the table of all")
         tell("\n".join([HEAD, *figures(asked_of, read_model(table))]))
-    if not options.check:
-        path = Path(api.retrieval.__file__).parent / TABLE
-        path.write_bytes(orjson.dumps(table, option=orjson.OPT_INDENT_2) + b"\n")
-        tell(f"\nwritten: {TABLE}")
+    return table
 
 
 def _domain(row: Asked) -> str:

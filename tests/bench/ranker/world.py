@@ -9,7 +9,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ from api.retrieval.query_terms import QueryTerms, name_terms, query_terms
 from api.retrieval.ranking import in_turn
 from api.retrieval.story_features import Features, features_of
 from api.retrieval.story_terms import stories_asked, story_terms
+from enrichment.ports import Embedder
 from pipelines.columns.readings import columns_of
 from pipelines.columns.records import Stories
 from pipelines.columns.tenant import Tenant
@@ -35,7 +36,7 @@ from pipelines.operations.demo import scenario_path
 from pipelines.work.enriching import enrichment_fold
 from pipelines.work.settings import Settings
 from pipelines.work.stages import ENRICHMENT
-from projections.events import parse_event, timestamp_ms
+from projections.events import Event, parse_event, timestamp_ms
 from tests.memory_stack import MemoryStack
 
 INCIDENT = Path(__file__).with_name("incident_questions.jsonl")
@@ -84,14 +85,18 @@ def _lines(path: Path) -> list[Row]:
     return [orjson.loads(line) for line in path.read_bytes().splitlines()]
 
 
-def folded(events: Sequence[Row], models: Models) -> dict[str, Tenant]:
+def parsed(rows: Iterable[Row]) -> list[Event]:
+    """The events of envelopes that name their tenant."""
+    now_ms = time.time_ns() // 1_000_000
+    return [parse_event(one, now_ms=now_ms, tenant=one["tenant"]) for one in rows]
+
+
+def folded(events: Sequence[Event], models: Models) -> dict[str, Tenant]:
     """The columns of each tenant."""
     stack = MemoryStack(models=models)
     stack.ledger.identity = "ranker"
-    now_ms = time.time_ns() // 1_000_000
     for first in range(0, len(events), _BLOCK):
-        batch = events[first : first + _BLOCK]
-        stack.append(*(parse_event(one, now_ms=now_ms, tenant=one["tenant"]) for one in batch))
+        stack.append(*events[first : first + _BLOCK])
     stack.fold(_BLOCK)
     runner = stack.new_runner(enrichment_fold(ENRICHMENT, stack.services, stack.target, models))
     runner.prepare(stack.ledger.partitions)
@@ -103,16 +108,27 @@ def folded(events: Sequence[Row], models: Models) -> dict[str, Tenant]:
     return columns_of(stack.graph)
 
 
-def asked(events: Sequence[Row], questions: Sequence[Row], cache: Path) -> Iterator[Asked]:
+def keeping(cache: Path) -> Models:
+    """The models that are installed; the file keeps what they said, for a second run."""
+    return Models(Settings(derivations_url=f"sqlite:///{cache}"))
+
+
+def asked(
+    events: Sequence[Row],
+    questions: Sequence[Row],
+    models: Models,
+    embedder: Embedder | None = None,
+) -> Iterator[Asked]:
     """Each question with what columns find for it.
 
     Args:
         events: envelopes.
         questions: rows of the set.
-        cache: a file that keeps what models said, so that a second run computes nothing.
+        models: of the events.
+        embedder: of the questions; None: that of the models.
     """
-    models = Models(Settings(derivations_url=f"sqlite:///{cache}"))
-    tenants = folded(events, models)
+    embedder = embedder or models.embedder
+    tenants = folded(parsed(events), models)
     for question in questions:
         now_ms = timestamp_ms(question["asked_at"])
         scope = Scope(
@@ -126,11 +142,11 @@ def asked(events: Sequence[Row], questions: Sequence[Row], cache: Path) -> Itera
         names = name_terms(question["question"]).names[:MAX_NAMES]
         speaking = reads.session(question["session_id"], names).speaking
         terms = query_terms(question["question"], speaking, now_ms=now_ms)
-        yield _found(question, reads, terms, models)
+        yield _found(question, reads, terms, embedder)
 
 
-def _found(question: Row, reads: ViewReads, terms: QueryTerms, models: Models) -> Asked:
-    (packed,) = models.embedder.embed([terms.embedding_text])
+def _found(question: Row, reads: ViewReads, terms: QueryTerms, embedder: Embedder) -> Asked:
+    (packed,) = embedder.embed([terms.embedding_text])
     vector = numpy.frombuffer(packed, dtype="<f4").tolist()
     text = reads.text_hits(terms.stems, CHANNEL_HITS).shown
     near = reads.vector_hits(vector, CHANNEL_HITS).shown
