@@ -1,6 +1,6 @@
 """`python -m tests.bench.embedding_models`: recall and processor time of embedding models.
 
-    python -m tests.bench.embedding_models                     # a quarter of an hour, two cores
+    python -m tests.bench.embedding_models                     # half an hour, two cores
     python -m tests.bench.embedding_models --agents --only "e5-small-v2 int8, centred"
 
 Each model is judged as it was published, and centred: less the mean of its vectors of texts of
