@@ -1,4 +1,5 @@
 // A graph drawn by sigma: nodes and edges as they come, moved apart beside the page.
+import { Moving } from "./moving.js";
 
 const scripts = new Map();
 const PER_NODE = 10; // numbers a node in the layout's array: x, y, …, mass, convergence, size, fixed
@@ -71,6 +72,7 @@ export class Picture {
       // A label on a plate that can be read in the dark, too.
       defaultDrawNodeHover: (context, data, settings) => this.drawHover(context, data, settings),
     });
+    this.moving = new Moving(this.sigma, room, (name) => this.colour(name), () => { if (this.late) this.place(this.late); });
     this.sigma.on("clickNode", ({ node }) => on.node(node));
     this.sigma.on("clickEdge", ({ edge }) => on.edge(edge));
     this.scheme = matchMedia("(prefers-color-scheme: dark)");
@@ -85,6 +87,7 @@ export class Picture {
   close() {
     this.scheme.removeEventListener("change", this.recolour);
     this.worker.terminate();
+    this.moving.close();
     this.sigma.kill();
   }
 
@@ -127,7 +130,8 @@ export class Picture {
       at += PER_EDGE;
     });
     const { many } = this;
-    this.sigma.setSettings({ hideEdgesOnMove: many, hideLabelsOnMove: many, enableEdgeEvents: !many, minEdgeThickness: many ? 0.7 : 1.5 });
+    this.moving.isWanted = many;
+    this.sigma.setSettings({ enableEdgeEvents: !many, minEdgeThickness: many ? 0.7 : 1.5 });
     const settings = {
       linLogMode: false, outboundAttractionDistribution: false, adjustSizes: false, edgeWeightInfluence: 1,
       scalingRatio: 10, strongGravityMode: true, gravity: 0.05, slowDown: 1 + Math.log(this.order.length + 1),
@@ -137,6 +141,8 @@ export class Picture {
   }
 
   place(nodes) {
+    this.late = this.moving.isMoving ? nodes : null;
+    if (this.late) return;
     if (nodes.length !== this.order.length * PER_NODE) return; // of a layout that a newer one has ended
     const placed = new Map(this.order.map((id, number) => [id, number * PER_NODE]));
     this.graph.updateEachNodeAttributes((id, data) => {
