@@ -35,7 +35,7 @@ BENCH_ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-adapters test-containers test-s3 test-torch audit acceptance lint bench bench-columns bench-peers bench-query bench-retrieval train-ranker chaos soak simulate promtool helm lock clean
+.PHONY: help setup demo test test-adapters test-containers test-s3 test-torch audit acceptance lint bench bench-columns bench-peers bench-query bench-retrieval train-ranker chaos soak simulate promtool helm image lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -116,6 +116,9 @@ simulate: $(STAMP) ## SEEDS (5000) histories in memory, every fault; SEED=17 rep
 promtool: $(PROMTOOL) ## build what checks the alert rules, where Go is installed
 
 helm: $(HELM) ## build what checks the Helm chart, and fetch schemas; needs Go, takes minutes
+
+image: ## build the image and try it, without a daemon; needs root, buildah, mmdebstrap. IMAGE=FILE keeps it
+	deploy/image.sh $(IMAGE)
 
 lock: $(STAMP) ## resolve requirements.lock again; UPGRADE=1 takes the newest versions
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url \

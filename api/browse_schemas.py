@@ -15,6 +15,7 @@ from api.read_schemas import (
     PageQuery,
 )
 from api.schemas import Moment, Name, PositionText, ShownMoment, Wire
+from pipelines.ledger.erasing import STEPS
 from projections.events import timestamp_ms
 from projections.schema import EDGES
 
@@ -218,6 +219,60 @@ class TargetItem(Wire):
         description="Active: questions are answered from it."
     )
     proofs: list[ProofItem] = Field(description="By stage; none: nobody ran `recollect verify`.")
+
+
+class RebuildItem(Wire):
+    """A rebuild that runs now, as it tells it."""
+
+    target: str
+    doing: str = Field(description="What it is at, as the command shows it.")
+    done: int = Field(description="Entries of that, of all tenants.")
+    total: int | None = Field(description="None: not known.")
+    begun_at: str
+    heard_at: str = Field(description="When it told this; once a second while it can.")
+
+
+class ArchivedPartition(Wire):
+    """Up to where the entries of a partition have left Redis."""
+
+    partition: int
+    archived: int = Field(description="Entries in segments: the boundary.")
+    position: str = Field(description="Of the last of them; 0-0: none is archived.")
+    segments: int
+    streamed: int = Field(description="Entries that are in Redis.")
+
+
+class ArchiveItem(Wire):
+    """How far archiving is, of all tenants; where the files are, `recollect status` tells."""
+
+    partitions: list[ArchivedPartition]
+    waits_for: str | None = Field(description="Stages that keep entries in Redis.")
+    has_problem: bool = Field(
+        description="Nothing is archived at the moment; `recollect status` says why."
+    )
+
+
+class ErasureItem(Wire):
+    """Somebody or something of the tenant that is or was erased, by the id of the key."""
+
+    subject: str = Field(description="Id of the key; whose it was, nothing tells any more.")
+    kind: str
+    step: str = Field(description="The last one that is done: " + ", ".join(STEPS) + ".")
+    is_done: bool
+    requested_at: str
+    finished_at: str | None
+    entries: int | None = Field(description="That are unreadable; None: not counted yet.")
+
+
+class OperationsAnswer(Wire):
+    """What is under way, and how far."""
+
+    rebuilds: list[RebuildItem]
+    archive: ArchiveItem | None = Field(description="None: nothing was ever archived.")
+    erasures: list[ErasureItem] = Field(
+        description="Of the tenant: those under way first, then the newest."
+    )
+    more_erasures: bool = Field(description="`recollect receipts list` lists the rest.")
 
 
 class TypeDifferenceItem(Wire):

@@ -19,6 +19,7 @@ from pipelines.graph.remote import memory_graph
 from pipelines.ledger.comparisons import Comparisons
 from pipelines.ledger.connect import connect_redis
 from pipelines.ledger.ledger import BesideRedis, Ledger
+from pipelines.ledger.rebuilds import Rebuilds
 from pipelines.ledger.registry import Holds, Reports, Target, Targets
 from pipelines.models.cache import ByteCache
 from pipelines.observe import metrics
@@ -176,6 +177,11 @@ class Connections:
     def comparisons(self) -> Comparisons:
         """What two targets held differently when they were compared last."""
         return Comparisons(self._redis, self._settings.prefix)
+
+    @property
+    def rebuilds(self) -> Rebuilds:
+        """Rebuilds that run."""
+        return Rebuilds(self._redis, self._settings.prefix)
 
     @property
     def holds(self) -> Holds:

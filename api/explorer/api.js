@@ -134,6 +134,7 @@ export const deadLetters = (query) => send("GET", "v1/admin/dead-letters", { que
 /** Have dead letters tried again: one that is named by stage, partition and number, or all. */
 export const retryLetters = (place = {}) => send("POST", "v1/admin/dead-letters/retry", { body: place });
 /** The graphs of the ledger, their last proofs, and how two of them differed. */
+export const operations = () => send("GET", "v1/admin/operations");
 export const targets = () => send("GET", "v1/admin/targets");
 export const ready = () =>
   send("GET", "health/ready").catch((problem) => {

@@ -5,6 +5,7 @@
 // One opaque canvas that was drawn before costs none of that, whatever is on it.
 
 const REST_MS = 200;
+const MOST_REST_MS = 2_000;
 
 export class Moving {
   /** @param rested called when the camera rests, just before the sharp picture is drawn. */
@@ -13,6 +14,7 @@ export class Moving {
     this.camera = sigma.getCamera();
     this.isWanted = false;
     this.isMoving = false;
+    this.busyMs = 0; // for how long frames come late after a sharp one
     this.last = document.createElement("canvas");
     this.last.className = "last";
     this.context = this.last.getContext("2d", { alpha: false });
@@ -45,6 +47,12 @@ export class Moving {
     this.context.fillRect(0, 0, nodes.width, nodes.height);
     for (const canvas of [edges, nodes, labels]) this.context.drawImage(canvas, 0, 0);
     if (!this.last.isConnected) mouse.before(this.last);
+    const begun = performance.now();
+    const late = (frames) => requestAnimationFrame(() => {
+      if (frames) late(frames - 1);
+      else this.busyMs = performance.now() - begun;
+    });
+    late(2);
   }
 
   move() {
@@ -55,14 +63,19 @@ export class Moving {
       this.last.style.transform = this.transform();
       this.room.classList.add("moving");
     });
-    clearTimeout(this.rest);
-    this.rest = setTimeout(() => this.settle(), REST_MS);
+    this.wait();
   }
 
-  /** Draw anew, unless the graph is held: what comes late from a hand would find the page busy. */
+  /** What comes from a hand while a sharp picture is drawn comes late: that is no rest. */
+  wait() {
+    clearTimeout(this.rest);
+    this.rest = setTimeout(() => this.settle(), Math.min(MOST_REST_MS, Math.max(REST_MS, 2 * this.busyMs)));
+  }
+
+  /** Draw anew, unless the graph is held. */
   settle() {
     if (this.sigma.getMouseCaptor().isMouseDown) {
-      this.rest = setTimeout(() => this.settle(), REST_MS);
+      this.wait();
       return;
     }
     this.isMoving = false;

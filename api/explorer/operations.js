@@ -6,20 +6,26 @@ import { count, duration, time } from "./format.js";
 import { to } from "./past.js";
 
 const EVERY_MS = 2_000;
+const SELDOM = 5; // times, while nothing is under way
 
 export async function show(room) {
   const state = h("div", {});
   const letters = h("section.card", {}, h("h2", {}, "Dead letters"));
   const graphs = h("section.card", {}, h("h2", {}, "Graphs of this ledger"));
-  room.append(h("h1", {}, "Operations"), state, graphs, letters);
+  const running = h("div", {});
+  room.append(h("h1", {}, "Operations"), state, graphs, running, letters);
   const look = async () => state.replaceChildren(...ready(await api.ready()));
   await look();
   let waits = false;
   const again = async () => (waits = await tellLetters(letters, again));
-  await Promise.all([again(), tellTargets(graphs)]);
+  let isBusy = false;
+  let turn = 0;
+  const underWay = async () => (isBusy = await tellUnderWay(running));
+  await Promise.all([again(), tellTargets(graphs), underWay()]);
   const timer = setInterval(() => {
     if (document.hidden) return;
     look().catch((problem) => state.replaceChildren(h("p.error", { role: "alert" }, problem.message)));
+    if (isBusy || ++turn % SELDOM === 0) underWay();
     if (waits) again();
   }, EVERY_MS);
   return () => clearInterval(timer);
@@ -70,6 +76,57 @@ function verdict({ first, second, ended_at, same }) {
   const names = `${first} and ${second}`;
   return h("p", {}, same ? `${names} held the same ` : h("a", { href: to("difference") }, `What ${names} held differently`), " ", h("span.dim.small", {}, time(ended_at, "full")));
 }
+
+/** Show rebuilds that run, how far archiving is, and erasures with their steps; whether any goes on. */
+async function tellUnderWay(room) {
+  try {
+    const { rebuilds, archive, erasures, more_erasures: more } = await api.operations();
+    room.replaceChildren(
+      card("Rebuilds", ...rebuilds.length ? rebuilds.map(rebuild) : [none("None runs. ", "recollect rebuild --into NAME")]),
+      card("Archive", ...archive ? archived(archive) : [none("Nothing was archived yet. ", "recollect worker archive")]),
+      card("Erasures", ...erasures.length ? [erased(erasures)] : [none("None of this tenant.")],
+        more ? none("There are more: ", "recollect receipts list") : ""));
+    return rebuilds.length > 0 || erasures.some((one) => !one.is_done);
+  } catch (problem) {
+    room.replaceChildren(card("Under way", h("p.dim", {}, problem.status === 403 ? ADMINS_ALONE : problem.message)));
+    return false;
+  }
+}
+
+const card = (title, ...rest) => h("section.card", {}, h("h2", {}, title), ...rest);
+const none = (text, hint) => h("p.dim", {}, text, hint ? h("code", {}, hint) : null);
+const STALE_MS = 60_000;
+
+function rebuild({ target, doing, done, total, begun_at: begun, heard_at: heard }) {
+  const far = total === null ? null : Math.min(1, done / Math.max(total, 1));
+  const silent = Date.now() - Date.parse(heard);
+  return h("div.rebuild", {}, h("p", {}, h("b", {}, target), " ", badge(doing, "warn"), " ",
+    far === null ? "" : `${count(done, "entry", "entries")} of ${total.toLocaleString("en")}, ${Math.floor(100 * far)} %`),
+  h("progress", far === null ? { "aria-label": target } : { "aria-label": target, max: "1", value: String(far) }),
+  h("p.dim.small", {}, "Since ", time(begun, "full"), silent > STALE_MS ? `; it has said nothing for ${duration(silent)}` : ""));
+}
+
+function archived({ partitions, waits_for: waits, has_problem: isStuck }) {
+  const sum = (name) => partitions.reduce((all, one) => all + one[name], 0);
+  return [
+    h("p", {}, `${count(sum("archived"), "entry", "entries")} in ${count(sum("segments"), "segment")}, ${sum("streamed").toLocaleString("en")} in Redis. `,
+      isStuck ? badge("nothing is archived", "bad") : waits ? badge(`waits for ${waits}`, "warn") : ""),
+    isStuck ? none("Why: ", "recollect status") : "",
+    sheet("Archive", ["Partition", "Archived", "Up to position", "Segments", "In Redis"], partitions.map((one) => [
+      String(one.partition), figures(one.archived), h("code", {}, one.position), figures(one.segments), figures(one.streamed)])),
+  ];
+}
+
+const figures = (number) => h("span.figure", {}, number.toLocaleString("en"));
+const STEPS = { fenced: "nobody reads it", forgotten: "what was derived is forgotten", destroyed: "the key is destroyed", purged: "no graph holds it", done: "done" };
+
+const erased = (rows) => sheet("Erasures", ["Key", "What", "Step", "Asked", "Done"], rows.map((one) => [
+  id(one.subject), one.kind, badge(STEPS[one.step] || one.step, one.is_done ? "good" : "warn"),
+  time(one.requested_at, "full"), one.finished_at ? [time(one.finished_at, "full"), one.entries === null ? "" : ` · ${count(one.entries, "entry", "entries")}`] : ""]));
+
+const sheet = (name, heads, rows) => h("div.scroll", { tabindex: "0", role: "region", "aria-label": name }, h("table.list", {},
+  h("thead", {}, h("tr", {}, heads.map((head) => h("th", { scope: "col" }, head)))),
+  h("tbody", {}, rows.map((cells) => h("tr", {}, cells.map((cell) => h("td", {}, cell)))))));
 
 const ADMINS_ALONE = "Only a key with the role admin, bound to no user, sees them.";
 

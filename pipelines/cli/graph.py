@@ -279,8 +279,19 @@ def picture(document: dict[str, Any]) -> RenderableType:
     for target in document["targets"]:
         mark = "[green]●[/green]" if target["active"] else "[dim]○[/dim]"
         parts.append(f"{mark} {target['name']} [dim]{target['state']}, {target['uri']}[/dim]")
+    parts += [_rebuild(told) for told in document["rebuilds"]]
     parts.extend(f"[red]{error['message']}[/red]" for error in document["errors"])
     return Group(*parts)
+
+
+def _rebuild(told: dict[str, Any]) -> str:
+    """What a rebuild that runs is at, and how far."""
+    total = told["total"]
+    far = "" if total is None else f": {told['done']:,} of {total:,}"
+    return (
+        f"[yellow]{escape(told['target'])} is rebuilt[/yellow] {escape(told['doing'])}{far} "
+        f"[dim]since {told['begun_at']}[/dim]"
+    )
 
 
 def _archive(told: dict[str, Any] | None) -> list[str]:

@@ -105,6 +105,22 @@ class Boundary(NamedTuple):
         return f"{self.seq} {self.position} {self.chain} {self.segments}" if self.seq else ""
 
 
+class ArchiveState(NamedTuple):
+    """How far archiving is, as the archiver has left it in Redis.
+
+    Attributes:
+        boundaries: by partition.
+        url: where the files are, without credentials; empty: not told.
+        waits_for: which stages keep entries in Redis; empty: none.
+        problem: why nothing is archived; empty: none.
+    """
+
+    boundaries: list[Boundary]
+    url: str
+    waits_for: str
+    problem: str
+
+
 class Archive:
     """Reads what is archived of a ledger, and moves its boundaries. Safe for threads.
 
@@ -198,6 +214,16 @@ class Archive:
         """What the archiver has left in Redis: `url`, `problem` (empty: none), `waits_for`."""
         values = call_patiently(lambda: self._redis.hgetall(self._keys.archive))
         return {name.decode(): value.decode() for name, value in values.items()}
+
+    def state(self, partitions: int) -> ArchiveState | None:
+        """How far it is; None: nothing was ever archived."""
+        told = self.told()
+        if not told:
+            return None
+        boundaries = self.boundaries(range(partitions))
+        return ArchiveState(
+            boundaries, *(told.get(name, "") for name in (URL_FIELD, "waits_for", "problem"))
+        )
 
     def manifest(self, partition: int, boundary: Boundary) -> Manifest:
         """The manifest that a boundary ends, and no segment behind it.

@@ -201,6 +201,11 @@ class LedgerKeys:
         return f"{self.prefix}:reports"
 
     @property
+    def rebuilds(self) -> str:
+        """How far rebuilds are that run now, by target."""
+        return f"{self.prefix}:rebuilds"
+
+    @property
     def comparisons(self) -> str:
         """What two targets held differently when they were compared last, by tenant."""
         return f"{self.prefix}:comparisons"

@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from threading import Event as Flag
@@ -23,6 +24,7 @@ import structlog
 
 from pipelines.ledger.entries import Entry
 from pipelines.ledger.ledger import Tail
+from pipelines.ledger.rebuilds import Telling
 from pipelines.ledger.registry import Report, Target
 from pipelines.local.services import ensure_target
 from pipelines.operations.consolidate import ConsolidationReport, redecide
@@ -35,7 +37,12 @@ from pipelines.work.poison import PoisonPolicy
 from pipelines.work.runner import Runner
 from pipelines.work.services import Progress, Services, make_fold
 from pipelines.work.stages import PROJECTION, STAGES, Stage, group_name, later_stages
-from projections.errors import GraphUnavailable, OperationFailed, UndecodableEntry
+from projections.errors import (
+    GraphUnavailable,
+    LedgerUnavailable,
+    OperationFailed,
+    UndecodableEntry,
+)
 from projections.events import DEFAULT_TENANT
 from projections.identity import START, Position, partition_of
 from projections.operations import Checkpoint
@@ -210,9 +217,19 @@ def rebuild(
         OperationFailed: `into` is kept in step already, or is the graph of another target, or the
             fold differs from the ledger (then nothing is switched).
     """
+    name = services.active().name if into is None else into.name
+    try:
+        return _run(services, into, switch, Telling(services.rebuilds, name, progress))
+    finally:
+        with suppress(LedgerUnavailable):  # it is forgotten there after a while
+            services.rebuilds.end(name)
+
+
+def _run(
+    services: Services, into: Target | NewTarget | None, switch: bool, progress: Progress
+) -> RebuildReport:
     if into is None:
         return _rebuild_in_place(services, progress)
-    progress = progress or (lambda done, total, what: None)
     if isinstance(into, Target):
         return _Rebuild(services, into, progress).run(switch)
     if plan(services, into.route).route == "bolt":
@@ -224,7 +241,7 @@ def rebuild(
     return _Rebuild(services, loaded.target, progress).run(switch, loaded)
 
 
-def _rebuild_in_place(services: Services, progress: Progress | None) -> RebuildReport:
+def _rebuild_in_place(services: Services, progress: Progress) -> RebuildReport:
     begun = time.perf_counter()
     target = services.active()
     graph = services.graph(target)

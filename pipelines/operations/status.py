@@ -16,7 +16,6 @@ from pipelines.columns.client import ColumnsClient
 from pipelines.graph.held import is_in_memory
 from pipelines.graph.port import Graph, Reads
 from pipelines.graph.rows import FoundNode
-from pipelines.ledger.archive import URL_FIELD
 from pipelines.ledger.erasing import DONE, erasures
 from pipelines.ledger.ledger import Ledger, Tail
 from pipelines.ledger.registry import Hold, Target
@@ -122,6 +121,16 @@ def status(services: Services) -> dict[str, Any]:
         "derivations": _derivations(services.settings, ledger, tails),
         "columns": _columns(services.settings, target),
         "active": target.name,
+        "rebuilds": [
+            {
+                "target": one.target,
+                "doing": one.doing,
+                "done": one.done,
+                "total": one.total,
+                "begun_at": timestamp_text(round(one.begun_s * 1000)),
+            }
+            for one in services.rebuilds.all()
+        ],
         "recall": recall_mode(services.settings),
         "targets": [
             {
@@ -353,18 +362,17 @@ def _archive(ledger: Ledger, tails: Sequence[Tail]) -> dict[str, Any] | None:
 
     Everything is counted by number, so that it does not depend on what a stream says of itself.
     """
-    told = ledger.archive.told()
-    if not told:
+    state = ledger.archive.state(len(tails))
+    if state is None:
         return None
-    boundaries = ledger.archive.boundaries(range(len(tails)))
-    archived = sum(boundary.seq for boundary in boundaries)
+    archived = sum(boundary.seq for boundary in state.boundaries)
     return {
-        "url": told.get(URL_FIELD),
+        "url": state.url or None,
         "entries": archived,
-        "segments": sum(boundary.segments for boundary in boundaries),
+        "segments": sum(boundary.segments for boundary in state.boundaries),
         "streamed": sum(tail.seq for tail in tails) - archived,
-        "waits_for": told.get("waits_for") or None,
-        "problem": told.get("problem") or None,
+        "waits_for": state.waits_for or None,
+        "problem": state.problem or None,
     }
 
 

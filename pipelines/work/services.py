@@ -23,6 +23,7 @@ from pipelines.graph.remote import memory_graph
 from pipelines.ledger.comparisons import Comparisons
 from pipelines.ledger.connect import RedisClient, connect_redis
 from pipelines.ledger.ledger import BesideRedis, Ledger
+from pipelines.ledger.rebuilds import Rebuilds
 from pipelines.ledger.registry import Holds, Reports, Target, Targets
 from pipelines.work.folds import StageFold
 from pipelines.work.settings import Settings
@@ -80,6 +81,11 @@ class Services:
     def comparisons(self) -> Comparisons:
         """What two targets held differently when they were compared last."""
         return Comparisons(self.redis, self.settings.prefix)
+
+    @cached_property
+    def rebuilds(self) -> Rebuilds:
+        """Rebuilds that run, in Redis."""
+        return Rebuilds(self.redis, self.settings.prefix)
 
     @cached_property
     def holds(self) -> Holds:

@@ -83,10 +83,10 @@ def moves(browser: Browser, *, settled: bool) -> Iterator[str]:
     draw(page, NODES, settled=settled)
     page.wait_for_timeout(PAUSE_MS)
     for what, act in (("dragged", partial(drag, page, 240)), ("zoomed", partial(wheel, page, 75))):
-        rate, slow_ms, drawn = presented(browser, page, act)
+        rate, slow_ms, drawn, spent_ms = presented(browser, page, act)
         yield (
             f"{what}: {rate:.0f} frames/s presented, 95 % within {slow_ms:.0f} ms, "
-            f"all of it drawn {drawn} times"
+            f"all of it drawn {drawn} times, {spent_ms:.0f} ms of processor time a frame"
         )
         page.wait_for_timeout(PAUSE_MS)
     yield f"a sharp picture takes {page.evaluate(SHARP):.0f} ms"

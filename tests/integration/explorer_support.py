@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +14,9 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from api.main import warm_up
 from consolidation.payloads import Trait, TraitKind, TraitsDecided
+from pipelines.ledger.rebuilds import Rebuilding
 from pipelines.local.servers import Neo4jServer, ValkeyServer
+from pipelines.operations.archive import archive
 from pipelines.operations.demo import FAILURE, scenario_path
 from pipelines.operations.erase import seal_tenant
 from pipelines.operations.formats.table import event_items
@@ -137,6 +140,13 @@ def add_dead_letters(stack: Stack) -> None:
         )
 
 
+def under_way(memory: Explored) -> None:
+    """A rebuild that says how far it is, and older events in the archive."""
+    services, now_s = memory.enriched.stack.services, time.time()
+    services.rebuilds.tell(Rebuilding("green", "enrichment of green", 15, 60, now_s - 40, now_s))
+    archive(services, keep=3)
+
+
 class Explored(NamedTuple):
     """A running API over a memory, and what a worker folds it with."""
 
@@ -158,7 +168,11 @@ class Explored(NamedTuple):
 def explored(valkey: ValkeyServer, neo4j_server: Neo4jServer, folder: Path) -> Iterator[Explored]:
     """The demonstration, facts, a sealed tenant and two dead letters, and the API, warmed up."""
     redis_url, neo4j_url = emptied_valkey(valkey), emptied_neo4j(neo4j_server)
-    keys: dict[str, Any] = {"master_key": "5e" * 32, "data_dir": folder}
+    keys: dict[str, Any] = {
+        "master_key": "5e" * 32,
+        "data_dir": folder,
+        "archive_url": str(folder / "archive"),
+    }
     stack = Stack(redis_url, neo4j_url, **keys)
     source = Source(scenario_path())
     try:

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import orjson
-from playwright.sync_api import Browser, Page, Route, ViewportSize
+from playwright.sync_api import Browser, CDPSession, Page, Route, ViewportSize
 
 from api.routes.explorer import FILES, HEADERS
 from tests.waiting import wait_until
@@ -47,11 +47,14 @@ class Moved(NamedTuple):
         rate: frames a second that were presented.
         slow_ms: 95 % of them came within this time after the one before.
         drawn: how often all of the graph was drawn anew meanwhile.
+        spent_ms: of processor time for a frame, by all processes of the browser; what others do on
+            the machine does not change it.
     """
 
     rate: float
     slow_ms: float
     drawn: int
+    spent_ms: float
 
 
 def serve(page: Page) -> None:
@@ -95,13 +98,26 @@ def wheel(page: Page, turns: int) -> None:
 def presented(browser: Browser, page: Page, act: Callable[[], None]) -> Moved:
     """What comes to the screen while `act` is done, as the browser's own trace tells it."""
     page.evaluate("seen.drawn = 0")
+    machine = browser.new_browser_cdp_session()
+    spent_s = -_spent_s(machine)
     browser.start_tracing(page=page, categories=_TRACED)
     act()
+    spent_s += _spent_s(machine)
     drawn: int = page.evaluate("seen.drawn")
     traced = orjson.loads(browser.stop_tracing())["traceEvents"]
     times = sorted(_ends(traced))
     gaps = sorted(after - before for before, after in pairwise(times))
-    return Moved(len(gaps) / sum(gaps), 1000 * gaps[int(0.95 * len(gaps))], drawn)
+    return Moved(
+        rate=len(gaps) / sum(gaps),
+        slow_ms=1000 * gaps[int(0.95 * len(gaps))],
+        drawn=drawn,
+        spent_ms=1000 * spent_s / len(gaps),
+    )
+
+
+def _spent_s(machine: CDPSession) -> float:
+    told = machine.send("SystemInfo.getProcessInfo")
+    return float(sum(process["cpuTime"] for process in told["processInfo"]))
 
 
 def _ends(traced: list[dict[str, Any]]) -> list[float]:

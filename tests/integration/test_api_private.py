@@ -87,6 +87,7 @@ NOT_READS: Final = {
     ("get", "/health/ready/read"),
     ("get", "/metrics"),
     ("get", "/v1/admin/dead-letters"),
+    ("get", "/v1/admin/operations"),
     ("get", "/v1/admin/targets"),
 }
 

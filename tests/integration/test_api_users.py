@@ -210,6 +210,7 @@ def answers(
 
 NOT_READS = {
     "/v1/admin/dead-letters",  # of operators
+    "/v1/admin/operations",
     "/v1/admin/targets",
     "/health/live",
     "/health/ready",

@@ -41,12 +41,15 @@ from tests.integration.explorer_support import (
     CHROMIUM,
     HABIT,
     NO_CHROMIUM,
+    SEALED,
     Explored,
     Explorer,
     chromium,
     explored,
+    under_way,
 )
 from tests.integration.facts_support import OTHER
+from tests.memory_stack import PARTITIONS
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
@@ -733,7 +736,7 @@ def test_a_key_of_one_user_shows_that_user_alone(browser: Browser, api: Api) -> 
     assert "checkout-4712" not in text
     expect(page.get_by_label("Memory of")).to_have_count(0)
     explorer.open("operations")
-    expect(page.get_by_text("Only a key with the role admin")).to_have_count(2)
+    expect(page.get_by_text("Only a key with the role admin")).to_have_count(3)
     assert explorer.wrong == []
     explorer.context.close()
 
@@ -816,4 +819,32 @@ def test_a_key_that_may_only_look_is_told_so(browser: Browser, api: Api) -> None
     page.get_by_role("button", name=re.compile("^Not true: .*short answers")).click()
     page.get_by_role("button", name="Withdraw it").click()
     expect(page.get_by_role("dialog")).to_contain_text("it takes a key with the role write")
+    explorer.context.close()
+
+
+def test_operations_tell_what_is_under_way(browser: Browser, memory: Explored) -> None:
+    """A rebuild with how far it is, the archive by partition, erasures with their step."""
+    explorer = Explorer(browser, memory.api.url)
+    explorer.login(ADMIN_KEY, SEALED)
+    page = explorer.page
+    page.locator("main .room h1").wait_for()
+    explorer.open("operations")
+    cards = {
+        name: page.locator(".card").filter(has=page.get_by_role("heading", name=name, exact=True))
+        for name in ("Rebuilds", "Archive", "Erasures")
+    }
+    expect(cards["Rebuilds"]).to_contain_text("None runs.")
+    expect(cards["Archive"]).to_contain_text("Nothing was archived yet.")
+    expect(cards["Erasures"].locator("tbody tr")).to_have_count(1)
+    expect(cards["Erasures"].locator("tbody .badge")).to_have_text("done")
+    under_way(memory)
+    page.reload()
+    bar = cards["Rebuilds"].get_by_role("progressbar")
+    expect(bar).to_have_attribute("value", "0.25")
+    expect(cards["Rebuilds"]).to_contain_text("green enrichment of green 15 entries of 60, 25 %")
+    expect(cards["Archive"].locator("tbody tr")).to_have_count(PARTITIONS)
+    assert serious_findings(page) == []
+    memory.enriched.stack.services.rebuilds.end("green")
+    expect(cards["Rebuilds"]).to_contain_text("None runs.")  # within seconds, by itself
+    assert explorer.wrong == []
     explorer.context.close()

@@ -15,6 +15,7 @@ from pipelines.ledger.registry import Target
 from pipelines.local.servers import Neo4jServer
 from pipelines.operations import rebuild as module
 from pipelines.operations.rebuild import rebuild, replay
+from pipelines.operations.status import status
 from pipelines.proof import verify as verify_module
 from pipelines.proof.verify import verify
 from pipelines.work import stages
@@ -171,6 +172,37 @@ def test_into_a_fresh_target_without_switching(stack: Stack, green: Target) -> N
     assert report.verified.digest == stack.verify().digest
     assert stack.services.active().name == "blue"
     assert stack.services.targets.get("green").state == "standby"
+
+
+def test_who_looks_meanwhile_is_told_how_far_it_is(stack: Stack, green: Target) -> None:
+    stack.append(*disordered(100))
+    stack.fold()
+    seen: list[dict[str, Any]] = []
+
+    def look(done: int, total: int | None, what: str) -> None:
+        seen.extend(status(stack.services)["rebuilds"])
+
+    rebuild(stack.services, into=green, progress=look)
+    assert {told["target"] for told in seen} == {"green"}
+    assert {"projection of green", "folding projection again"} <= {told["doing"] for told in seen}
+    assert all(told["done"] <= told["total"] for told in seen if told["total"] is not None)
+    assert status(stack.services)["rebuilds"] == []
+
+
+def test_one_that_fails_runs_no_more(stack: Stack, green: Target) -> None:
+    stack.fill()
+
+    seen: list[str] = []
+
+    def fail(done: int, total: int | None, what: str) -> None:
+        seen.extend(told.target for told in stack.services.rebuilds.all())
+        if seen:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        rebuild(stack.services, into=green, progress=fail)
+    assert seen == ["green"]
+    assert stack.services.rebuilds.all() == []
 
 
 def test_switching_under_ingest_and_reads(stack: Stack, green: Target) -> None:

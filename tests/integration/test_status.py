@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ from consolidation.payloads import PassDecided
 from enrichment import FOLD_VERSION
 from enrichment.payloads import REQUESTED_EVENT
 from pipelines.cli.graph import picture
+from pipelines.ledger.rebuilds import Rebuilding
 from pipelines.local.servers import ValkeyServer
 from pipelines.models.installed import installed_models
 from pipelines.operations.status import status
@@ -68,6 +70,17 @@ def test_a_redis_that_may_lose_events_is_told(
     stack.close()
     assert (document["ok"], "append-only" in document["ledger"]["at_risk"]) == (False, True)
     assert "events may get lost: Redis keeps no append-only file" in printed(document)
+
+
+def test_a_rebuild_that_runs_is_told_with_how_far_it_is(stack: Stack) -> None:
+    now_s = time.time()
+    stack.services.rebuilds.tell(
+        Rebuilding("green", "enrichment of green", 1_500, 6_000, now_s, now_s)
+    )
+    document = status(stack.services)
+    assert [(one["target"], one["done"]) for one in document["rebuilds"]] == [("green", 1_500)]
+    assert "green is rebuilt enrichment of green: 1,500 of 6,000 since" in printed(document)
+    assert document["ok"], "it is nothing that needs attention"
 
 
 def test_the_last_pass_of_each_tenant_is_told_and_who_waits(stack: Stack) -> None:
