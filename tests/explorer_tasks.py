@@ -1,7 +1,8 @@
 """Five tasks done in the explorer as a person would: `python -m tests.explorer_tasks [FOLDER]`.
 
 Starts services of its own with the demonstration, does the tasks in a Chromium, and leaves a
-picture of each step in the folder (`docs/pictures`). Tests do the same, and look otherwise.
+picture of each step in the folder (`docs/pictures`), and of operations afterwards. Tests do the
+same, and look otherwise.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, ViewportSize, expect
 
 from pipelines.local.servers import Neo4jServer, ValkeyServer
 from tests.explorer_pictures import FOLDER, Camera
@@ -26,9 +27,22 @@ from tests.integration.explorer_support import (
     Explorer,
     chromium,
     explored,
+    under_way,
 )
 from tests.servers import running
 
+
+class Seen(NamedTuple):
+    """How the page of operations is looked at."""
+
+    size: ViewportSize
+    scheme: Literal["light", "dark"] = "light"
+
+
+OPERATIONS: Final = {
+    "explorer-operations": Seen({"width": 1180, "height": 1180}),
+    "explorer-operations-phone": Seen({"width": 390, "height": 1180}, "dark"),
+}
 Look = Callable[[str], None]
 """Looks at the page as it is now; told what the step is called."""
 
@@ -184,6 +198,17 @@ def main(folder: Path) -> None:
                 return lambda step: camera.take(person.page, folder / f"task-{name}-{step}.webp")
 
             done(task, browser, memory, look)
+        under_way(memory)
+        operator = Explorer(browser, memory.api.url)
+        operator.login(ADMIN_KEY, SEALED)
+        page = operator.page
+        page.locator("main .room h1").wait_for()
+        for name, look_of in OPERATIONS.items():
+            page.set_viewport_size(look_of.size)
+            page.emulate_media(color_scheme=look_of.scheme)
+            operator.open("operations")
+            page.locator(".rebuild").wait_for()
+            camera.take(page, folder / f"{name}.webp")
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from api.browse_schemas import (
 )
 from api.dependencies import Admin, ServicesOf, no_query, require_unbound
 from api.errors import problem_responses
+from api.routes.targets import PROBLEMS
 from pipelines.ledger.erasing import DONE, Told, erasures
 from pipelines.ledger.ledger import Ledger
 from pipelines.ledger.rebuilds import Rebuilding
@@ -26,16 +27,12 @@ from projections.events import timestamp_text
 MOST_ERASURES: Final = 100
 
 router = APIRouter(prefix="/v1/admin", tags=["admin"])
-_PROBLEMS = (
-    *("unauthenticated", "forbidden", "invalid-input", "rate-limited"),
-    *("ledger-unavailable", "internal"),
-)
 
 
 @router.get(
     "/operations",
     response_model=OperationsAnswer,
-    responses=problem_responses(*_PROBLEMS),
+    responses=problem_responses(*PROBLEMS),
     dependencies=[Depends(no_query)],
 )
 async def list_operations(caller: Admin, services: ServicesOf) -> Response:

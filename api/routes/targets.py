@@ -28,7 +28,7 @@ from pipelines.ledger.registry import Report, verified_stage
 from projections.events import timestamp_text
 
 router = APIRouter(prefix="/v1/admin", tags=["admin"])
-_PROBLEMS = (
+PROBLEMS = (
     *("unauthenticated", "forbidden", "invalid-input", "rate-limited"),
     *("ledger-unavailable", "internal"),
 )
@@ -37,7 +37,7 @@ _PROBLEMS = (
 @router.get(
     "/targets",
     response_model=TargetList,
-    responses=problem_responses(*_PROBLEMS),
+    responses=problem_responses(*PROBLEMS),
     dependencies=[Depends(no_query)],
 )
 async def list_targets(caller: Admin, services: ServicesOf) -> Response:

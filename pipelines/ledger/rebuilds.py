@@ -14,7 +14,7 @@ from pipelines.ledger.entries import LedgerKeys
 
 HEARD_S: Final = 600
 """A rebuild that was not heard of for so long has ended: a load says nothing for minutes."""
-EVERY_S: Final = 1.0
+TOLD_EVERY_S: Final = 1.0
 
 
 class Rebuilding(NamedTuple):
@@ -89,7 +89,16 @@ class Telling:
             self._progress(done, total, what)
         now_s = self._clock()
         doing, told_s = self._told
-        if what == doing and now_s - told_s < EVERY_S:
+        if what == doing and now_s - told_s < TOLD_EVERY_S:
             return
         self._told = what, now_s
-        self._rebuilds.tell(Rebuilding(self._target, what, done, total, self._begun_s, now_s))
+        self._rebuilds.tell(
+            Rebuilding(
+                target=self._target,
+                doing=what,
+                done=done,
+                total=total,
+                begun_s=self._begun_s,
+                heard_s=now_s,
+            )
+        )

@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from pipelines.ledger.entries import LedgerKeys
-from pipelines.ledger.rebuilds import EVERY_S, HEARD_S, Rebuilding, Rebuilds, Telling
+from pipelines.ledger.rebuilds import HEARD_S, TOLD_EVERY_S, Rebuilding, Rebuilds, Telling
 
 pytestmark = pytest.mark.integration
 
@@ -53,7 +53,7 @@ def test_it_is_told_once_a_second_and_whenever_something_else_is_done(rebuilds: 
     assert rebuilds.all() == [Rebuilding("green", "projection", 0, 9, begun_s, begun_s)]
     telling(1, None, "making the indexes")
     assert rebuilds.all() == [Rebuilding("green", "making the indexes", 1, None, begun_s, begun_s)]
-    now_s += EVERY_S
+    now_s += TOLD_EVERY_S
     telling(2, None, "making the indexes")
     assert rebuilds.all()[0].done == 2
     assert rebuilds.all()[0].heard_s == now_s
