@@ -1,7 +1,8 @@
 // While the camera moves over many nodes, their last sharp picture is moved; at rest it is drawn anew.
 //
-// Without a graphics card a frame of 10,000 nodes takes 0.3 s even without their edges: discs are
-// blended, drawn a second time to find what the mouse is on, and each canvas is copied over the page.
+// Without a graphics card a frame of 10,000 nodes takes half a second, and not much less without
+// their edges: discs are blended, and drawn again to find what the mouse is on; then each canvas is
+// copied over the page, which alone is too much for 30 frames a second.
 // One opaque canvas that was drawn before costs none of that, whatever is on it.
 
 const REST_MS = 200;
