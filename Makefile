@@ -10,6 +10,11 @@ PEERS := $(VENV)/peers
 PEERS_LOCK := tests/bench/peers/requirements.txt
 ADAPTERS := $(VENV)/adapters
 ADAPTERS_LOCK := tests/adapters/requirements.txt
+SITE := $(VENV)/site
+SITE_LOCK := deploy/site/requirements.txt
+# The pages, and what they link to.
+PAGES = $(wildcard *.md) LICENSE Makefile docker-compose.yml pyproject.toml docs deploy api clients \
+	pipelines projections enrichment consolidation
 # Checks the alert rules and tests them; no registry of Python packages has it.
 PROMTOOL_VERSION := v0.316.0
 # Renders the chart; the schemas that it is held against are fetched, and none is kept here.
@@ -35,7 +40,7 @@ BENCH_ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-adapters test-containers test-s3 test-torch audit acceptance lint bench bench-columns bench-peers bench-query bench-retrieval train-ranker chaos soak simulate promtool helm image lock clean
+.PHONY: help setup demo test test-adapters test-containers test-s3 test-torch audit acceptance lint bench bench-columns bench-peers bench-query bench-retrieval train-ranker chaos soak simulate docs promtool helm image lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,7 +52,7 @@ demo: setup ## start everything, import a scenario, explain a failure, verify, s
 
 # What lint leaves of two processors prepares the rest.
 test: ## lint, then the tests, with real Valkey and Neo4j
-	$(MAKE) --jobs=2 lint setup promtool $(ADAPTERS)/.installed
+	$(MAKE) --jobs=2 lint setup promtool $(ADAPTERS)/.installed docs
 	$(BIN)/python -m pytest -m "not acceptance_long" -n $(TEST_WORKERS) --dist loadfile \
 		--no-loadscope-reorder $(PYTEST_ARGS)
 
@@ -57,6 +62,11 @@ acceptance: setup ## whole deployments seen from outside, the long versions too
 test-adapters: setup $(ADAPTERS)/.installed ## adapters with the real frameworks, by their types too, in an environment of their own (300 MB)
 	$(BIN)/mypy --python-executable $(ADAPTERS)/bin/python --package recollect
 	$(BIN)/python -m pytest tests/integration/test_frameworks.py $(PYTEST_ARGS)
+
+docs: $(SITE)/.installed ## the pages as a site, in build/site; a link that leads nowhere is an error
+	rm -rf build/pages && mkdir -p build/pages
+	tar --exclude=node_modules --exclude=__pycache__ -cf - $(PAGES) | tar -xf - -C build/pages
+	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --strict --config-file deploy/site/mkdocs.yml
 
 test-containers: setup ## the contracts on the official images of Redis, Valkey and Neo4j; needs an engine
 	$(BIN)/python -m tests.containers $(PYTEST_ARGS)
@@ -129,6 +139,9 @@ lock: $(STAMP) ## resolve requirements.lock again; UPGRADE=1 takes the newest ve
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url \
 		--python-version 3.11 $(if $(UPGRADE),--upgrade) --output-file $(ADAPTERS_LOCK) \
 		$(ADAPTERS_LOCK:.txt=.in)
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url \
+		--python-version 3.11 $(if $(UPGRADE),--upgrade) --output-file $(SITE_LOCK) \
+		$(SITE_LOCK:.txt=.in)
 
 clean: ## remove .venv and caches; data folders and the jar cache stay
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
@@ -151,6 +164,12 @@ $(ADAPTERS)/.installed: $(ADAPTERS_LOCK) $(STAMP)
 	$(PYTHON) -m venv --without-pip $(ADAPTERS)
 	$(BIN)/uv pip install --quiet --python $(ADAPTERS)/bin/python --require-hashes --no-deps \
 		-r $(ADAPTERS_LOCK)
+	@touch $@
+
+$(SITE)/.installed: $(SITE_LOCK) $(STAMP)
+	$(PYTHON) -m venv --without-pip $(SITE)
+	$(BIN)/uv pip install --quiet --python $(SITE)/bin/python --require-hashes --no-deps \
+		-r $(SITE_LOCK)
 	@touch $@
 
 $(JARS): $(STAMP) pipelines/local/neo4j-jars.txt
