@@ -51,6 +51,7 @@ from enrichment.vocabulary import (
     VALUE_VERBS,
     WRITE_VERBS,
 )
+from pipelines.cli.command_page import commands_page
 from pipelines.cli.invocation import exit_code
 from pipelines.cli.outcome import EXIT_CODES
 from pipelines.observe.metrics import METRICS
@@ -456,6 +457,7 @@ def _error_tree(
 
 
 PAGES: dict[str, Callable[[], str]] = {
+    "docs/reference/commands.md": lambda: f"{NOTE}\n{commands_page()}",
     "docs/reference/enrichment.md": lambda: f"{NOTE}\n{enrichment_page()}",
     "docs/reference/errors.md": errors_page,
     "docs/reference/metrics.md": metrics_page,
