@@ -9,9 +9,12 @@ const REST_MS = 200;
 const MOST_REST_MS = 2_000;
 
 export class Moving {
-  /** @param rested called when the camera rests, just before the sharp picture is drawn. */
-  constructor(sigma, room, colour, rested) {
-    Object.assign(this, { sigma, room, colour, rested });
+  /**
+   * @param on {begun(), rested()}: called when the camera begins to move, and when it rests, just
+   *   before the sharp picture is drawn.
+   */
+  constructor(sigma, room, colour, on) {
+    Object.assign(this, { sigma, room, colour, on });
     this.camera = sigma.getCamera();
     this.isWanted = false;
     this.isMoving = false;
@@ -57,6 +60,7 @@ export class Moving {
   }
 
   move() {
+    if (!this.isMoving) this.on.begun();
     this.isMoving = true;
     this.frame ||= requestAnimationFrame(() => {
       this.frame = 0;
@@ -80,7 +84,7 @@ export class Moving {
       return;
     }
     this.isMoving = false;
-    this.rested();
+    this.on.rested();
     this.sigma.scheduleRender();
   }
 

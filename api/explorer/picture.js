@@ -72,7 +72,13 @@ export class Picture {
       // A label on a plate that can be read in the dark, too.
       defaultDrawNodeHover: (context, data, settings) => this.drawHover(context, data, settings),
     });
-    this.moving = new Moving(this.sigma, room, (name) => this.colour(name), () => { if (this.late) this.place(this.late); });
+    this.moving = new Moving(this.sigma, room, (name) => this.colour(name), {
+      begun: () => this.worker.postMessage({ isHeld: true }),
+      rested: () => {
+        if (this.late) this.place(this.late);
+        this.worker.postMessage({ isHeld: false });
+      },
+    });
     this.sigma.on("clickNode", ({ node }) => on.node(node));
     this.sigma.on("clickEdge", ({ edge }) => on.edge(edge));
     this.scheme = matchMedia("(prefers-color-scheme: dark)");

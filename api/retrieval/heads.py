@@ -33,6 +33,8 @@ _SAID_WEIGHT: Final = 1.0
 """Of how much of the question a story says, beside how its events rank."""
 _NAMED_WEIGHT: Final = 0.5
 """More for a story that has an identifier of the question."""
+_HERE_WEIGHT: Final = 0.5
+"""More for a story of the session in which it is asked."""
 _ASKED_WEIGHT: Final = 0.6
 """Of how much of the question an event says, beside its kind."""
 _RANK_WEIGHT: Final = 0.3
@@ -134,12 +136,13 @@ def stories_of(ranked: Iterable[RankedEvent]) -> list[Story]:
     return sorted(stories.values(), key=lambda story: -story.rank)[:MAX_STORIES]
 
 
-def head_of(terms: QueryTerms, stories: Sequence[Story]) -> Head | None:
+def head_of(terms: QueryTerms, stories: Sequence[Story], session_id: str) -> Head | None:
     """The event that a question is about; None: nothing was found.
 
     Args:
         terms: of the question.
         stories: with their events.
+        session_id: in which it is asked.
     """
     told = [story for story in stories if story.events]
     if not told:
@@ -149,6 +152,7 @@ def head_of(terms: QueryTerms, stories: Sequence[Story]) -> Head | None:
     for story, stems in zip(told, stems_of, strict=True):
         named = any(stem(one) in stems for one in terms.identifiers)
         story.score = story.rank + _SAID_WEIGHT * _share(wanted, stems) + _NAMED_WEIGHT * named
+        story.score += _HERE_WEIGHT * (story.session_id == session_id)
     heads = [_explained(terms, story) for story in told]
     order = sorted(range(len(told)), key=lambda place: -(told[place].score + heads[place].score))
     best, event = told[order[0]], heads[order[0]].event

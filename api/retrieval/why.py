@@ -158,7 +158,7 @@ class Explaining:
             story.events = _story(reads, story)
         query = self._context.query
         if query.head is None:
-            return head_of(query_terms(query.query), stories)
+            return head_of(query_terms(query.query), stories, query.session_id)
         given = query.head.lower()
         return next(
             (

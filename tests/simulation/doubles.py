@@ -18,6 +18,7 @@ from enrichment.ports import Analysis, Span, Token
 from enrichment.vectors import pack, unpack
 from pipelines.graph.memory import MemoryTransaction
 from pipelines.graph.tables import Pair, StoredNode, Tables, Values
+from pipelines.ledger.rebuilds import Rebuilding
 from pipelines.ledger.registry import Target
 from pipelines.models.derivations import Derivations
 from pipelines.work.settings import Settings
@@ -256,6 +257,16 @@ class SimulatedGraph(FaultyGraph):
 _SETTINGS = Settings()
 
 
+class _Unheard:
+    """Takes what a rebuild says of itself; nobody listens."""
+
+    def tell(self, rebuilding: Rebuilding) -> None:
+        pass
+
+    def end(self, target: str) -> None:
+        pass
+
+
 @dataclass
 class SimulatedServices:
     """As `pipelines.work.services.Services`, with what stages and commands use of it."""
@@ -264,6 +275,7 @@ class SimulatedServices:
     partitions: int
     models: Any = field(default_factory=make_models)
     graphs: dict[str, SimulatedGraph] = field(default_factory=dict)
+    rebuilds: Any = field(default_factory=_Unheard)
     active_name: str = "blue"
     loads_models: bool = True
 
