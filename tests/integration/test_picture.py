@@ -205,6 +205,29 @@ def test_places_that_come_while_it_moves_are_taken_at_rest(page: Page) -> None:
     assert page.evaluate("picture.graph.getNodeAttributes('n5').x") == 5
 
 
+def test_nodes_are_not_moved_apart_while_the_camera_moves(page: Page) -> None:
+    """That takes a processor, and there may be no other."""
+    draw(page, MANY, settled=False)
+    page.evaluate("""() => {
+      window.told = 0;
+      const take = picture.worker.onmessage;
+      picture.worker.onmessage = (message) => { window.told += 1; take(message); };
+    }""")
+    wait_until(lambda: page.evaluate("told") > 0, "nodes are moved apart")
+    x, y = CENTRE
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x + 30, y)
+    page.wait_for_timeout(1_000)  # what was being reckoned has come
+    page.evaluate("told = 0")
+    page.mouse.move(x + 60, y)
+    page.wait_for_timeout(500)
+    assert page.evaluate("told") == 0
+    page.mouse.up()
+    rest(page)
+    wait_until(lambda: page.evaluate("told") > 0, "they go on")
+
+
 def test_of_few_nodes_each_frame_is_drawn(page: Page) -> None:
     draw(page, FEW)
     page.evaluate("seen.drawn = 0")
