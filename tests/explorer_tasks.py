@@ -1,8 +1,8 @@
 """Five tasks done in the explorer as a person would: `python -m tests.explorer_tasks [FOLDER]`.
 
 Starts services of its own with the demonstration, does the tasks in a Chromium, and leaves a
-picture of each step in the folder (`docs/pictures`), and of operations afterwards. Tests do the
-same, and look otherwise.
+picture of each step in the folder (`docs/pictures`), and of some pages before and afterwards. Tests
+do the same, and look otherwise.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
@@ -33,15 +33,23 @@ from tests.servers import running
 
 
 class Seen(NamedTuple):
-    """How the page of operations is looked at."""
+    """How a page is looked at, and what stands there once all of it does."""
 
+    place: str
+    whole: str
     size: ViewportSize
     scheme: Literal["light", "dark"] = "light"
 
 
-OPERATIONS: Final = {
-    "explorer-operations": Seen({"width": 1180, "height": 1180}),
-    "explorer-operations-phone": Seen({"width": 390, "height": 1180}, "dark"),
+BEFORE: Final = {
+    "explorer-entity": Seen("entity/entity%3Acheckout", ".history", {"width": 1180, "height": 760}),
+    "explorer-user": Seen(f"user/{ANA}", "main .card", {"width": 1180, "height": 900}, "dark"),
+}
+AFTERWARDS: Final = {
+    "explorer-operations": Seen("operations", ".rebuild", {"width": 1180, "height": 1180}),
+    "explorer-operations-phone": Seen(
+        "operations", ".rebuild", {"width": 390, "height": 1180}, "dark"
+    ),
 }
 Look = Callable[[str], None]
 """Looks at the page as it is now; told what the step is called."""
@@ -192,6 +200,7 @@ def main(folder: Path) -> None:
         chromium() as browser,
     ):
         camera = Camera(browser)
+        pictures(browser, memory, camera, BEFORE, folder=folder)
         for task in TASKS:
 
             def look(person: Explorer, name: str = task.name) -> Look:
@@ -199,16 +208,29 @@ def main(folder: Path) -> None:
 
             done(task, browser, memory, look)
         under_way(memory)
-        operator = Explorer(browser, memory.api.url)
-        operator.login(ADMIN_KEY, SEALED)
-        page = operator.page
-        page.locator("main .room h1").wait_for()
-        for name, look_of in OPERATIONS.items():
-            page.set_viewport_size(look_of.size)
-            page.emulate_media(color_scheme=look_of.scheme)
-            operator.open("operations")
-            page.locator(".rebuild").wait_for()
-            camera.take(page, folder / f"{name}.webp")
+        pictures(browser, memory, camera, AFTERWARDS, folder=folder, tenant=SEALED)
+
+
+def pictures(
+    browser: Browser,
+    memory: Explored,
+    camera: Camera,
+    seen: Mapping[str, Seen],
+    *,
+    folder: Path,
+    tenant: str = "",
+) -> None:
+    """Write what an operator sees of some pages."""
+    operator = Explorer(browser, memory.api.url)
+    operator.login(ADMIN_KEY, tenant)
+    page = operator.page
+    page.locator("main .room h1").wait_for()
+    for name, look_of in seen.items():
+        page.set_viewport_size(look_of.size)
+        page.emulate_media(color_scheme=look_of.scheme)
+        operator.open(look_of.place)
+        page.locator(look_of.whole).first.wait_for()
+        camera.take(page, folder / f"{name}.webp")
 
 
 if __name__ == "__main__":
