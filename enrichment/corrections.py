@@ -10,12 +10,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from enrichment.event_kinds import EventKind
-from enrichment.facts import Assertion, fact_in_words, literal, named
+from enrichment.facts import Assertion, literal
 from enrichment.patterns import identifiers
-from enrichment.persons import speaks_as_user
+from enrichment.persons import said_of_themselves, speaker_of
 from enrichment.ports import EventText
-from enrichment.vocabulary import edge_type_of, is_functional
+from enrichment.vocabulary import is_functional
 from projections.events import Event
 
 CORRECTED_CONFIDENCE: Final = 8_000
@@ -41,34 +40,24 @@ def corrected_facts(event: Event, text: EventText, *, position_ms: int) -> list[
         text: of the event.
         position_ms: when the ledger took the event in.
     """
-    says = text.kind is EventKind.MESSAGE and text.spoken and speaks_as_user(event, text.kind)
-    if not says or "?" in text.text or _WRONG.search(text.text) is None:
+    user = speaker_of(event, text)
+    if user is None or "?" in text.text or _WRONG.search(text.text) is None:
         return []
     spans = [span for span in identifiers(text.text) if span.label in _REACHED_BY]
-    user = named(str(event.user_id), "user", exact=True)
-    if user is None or len(spans) != 1 or _IT_IS.search(text.text[: spans[0].start]) is None:
+    if len(spans) != 1 or _IT_IS.search(text.text[: spans[0].start]) is None:
         return []
     relation = _REACHED_BY[spans[0].label]
     target = literal(text.text[spans[0].start : spans[0].end])
     if target is None:
         return []
     return [
-        Assertion(
-            tenant=event.tenant,
-            source=user,
-            relation=relation,
-            edge_type=edge_type_of(relation),
-            target=target,
-            valid_from_ms=event.occurred_at_ms,
-            valid_to_ms=None,
-            confidence=CORRECTED_CONFIDENCE,
-            fact=fact_in_words(user, relation, target),
-            source_kind="conversation",
-            status="staged",
-            user_id=event.user_id,
-            event_id=event.event_id,
-            ordinal=0,
+        said_of_themselves(
+            event,
+            user,
+            relation,
+            target,
             position_ms=position_ms,
+            confidence=CORRECTED_CONFIDENCE,
             functional=is_functional(relation),
         )
     ]

@@ -20,10 +20,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 from enrichment.event_kinds import EventKind, parsed_json, type_words
-from enrichment.facts import Assertion, Party, named, party_id
+from enrichment.facts import Assertion, Party, fact_in_words, named, party_id
 from enrichment.names import canonical_name
 from enrichment.payloads import DECIDER, MAX_PAIRS, SAME_AS_FOUND, SameAsFound, SameAsPair
-from enrichment.vocabulary import USERS, VOICELESS
+from enrichment.ports import EventText
+from enrichment.vocabulary import USERS, VOICELESS, edge_type_of
 from projections.events import PARTITION_KEY, Event, derived_event_id
 from projections.identity import Position
 
@@ -63,6 +64,55 @@ def speaks_as_user(event: Event, kind: EventKind, content: Any = None) -> bool:
     if isinstance(role, str):
         return role.lower() in USER_ROLES
     return not type_words(event.event_type).isdisjoint(USER_ROLES)
+
+
+def speaker_of(event: Event, text: EventText) -> Party | None:
+    """The user whose own words a text is; None: nobody's, or what somebody else says."""
+    says = text.kind is EventKind.MESSAGE and text.spoken and speaks_as_user(event, text.kind)
+    return named(str(event.user_id), "user", exact=True) if says else None
+
+
+def said_of_themselves(
+    event: Event,
+    user: Party,
+    relation: str,
+    target: Party,
+    *,
+    position_ms: int,
+    confidence: int,
+    functional: bool,
+    ordinal: int = 0,
+) -> Assertion:
+    """A fact that a user states of themselves, in a message of theirs.
+
+    Args:
+        event: that states it.
+        user: whose it is.
+        relation: of the fact.
+        target: of the fact.
+        position_ms: when the ledger took the event in.
+        confidence: that it was meant so, of 10,000.
+        functional: a newer one ends it.
+        ordinal: of the fact among those of its rule and event.
+    """
+    return Assertion(
+        tenant=event.tenant,
+        source=user,
+        relation=relation,
+        edge_type=edge_type_of(relation),
+        target=target,
+        valid_from_ms=event.occurred_at_ms,
+        valid_to_ms=None,
+        confidence=confidence,
+        fact=fact_in_words(user, relation, target),
+        source_kind="conversation",
+        status="staged",
+        user_id=event.user_id,
+        event_id=event.event_id,
+        ordinal=ordinal,
+        position_ms=position_ms,
+        functional=functional,
+    )
 
 
 def belongings(

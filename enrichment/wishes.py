@@ -32,13 +32,12 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from enrichment.event_kinds import EventKind
-from enrichment.facts import Assertion, Party, fact_in_words, literal, named
+from enrichment.facts import Assertion, Party, fact_in_words, literal
 from enrichment.names import MAX_FACT_CHARACTERS
 from enrichment.patterns import identifiers
-from enrichment.persons import speaks_as_user
+from enrichment.persons import said_of_themselves, speaker_of
 from enrichment.ports import Analysis, EventText, Token
-from enrichment.vocabulary import NEGATIONS, READ_VERBS, edge_type_of, word_set
+from enrichment.vocabulary import NEGATIONS, READ_VERBS, word_set
 from enrichment.wish_forms import Sentence, in_general, lays_down, leads
 from projections.events import Event
 
@@ -101,13 +100,7 @@ def wish_facts(
         analysis: of that text.
         position_ms: when the ledger took the event in.
     """
-    if (
-        text.kind is not EventKind.MESSAGE
-        or not text.spoken
-        or not speaks_as_user(event, text.kind)
-    ):
-        return []
-    user = named(str(event.user_id), "user", exact=True)
+    user = speaker_of(event, text)
     if user is None:
         return []
     stated: dict[tuple[str, Party], bool] = {}
@@ -121,24 +114,16 @@ def wish_facts(
             if target is not None:
                 stated.setdefault((relation, target), wish.is_anew)
     return [
-        Assertion(
-            tenant=event.tenant,
-            source=user,
-            relation=relation,
-            edge_type=edge_type_of(relation),
-            target=target,
-            valid_from_ms=event.occurred_at_ms,
-            valid_to_ms=None,
-            confidence=WISH_CONFIDENCE,
-            fact=_in_words(user, relation, target, is_anew=is_anew),
-            source_kind="conversation",
-            status="staged",
-            user_id=event.user_id,
-            event_id=event.event_id,
-            ordinal=index,
+        said_of_themselves(
+            event,
+            user,
+            relation,
+            target,
             position_ms=position_ms,
+            confidence=WISH_CONFIDENCE,
             functional=False,
-        )
+            ordinal=index,
+        )._replace(fact=_in_words(user, relation, target, is_anew=is_anew))
         for index, ((relation, target), is_anew) in enumerate(list(stated.items())[:MAX_WISHES])
     ]
 

@@ -151,7 +151,8 @@ def restore(
     """Make the ledger of a backup, or of an archive, in an empty Redis.
 
     With `archive_url` set, all but the last segment of each partition goes there, else all into
-    Redis. A restore that was killed begins anew. Nothing else may use that Redis meanwhile.
+    Redis. A restore that was killed begins anew; while it puts derivations back the ledger is
+    whole, and those that are missing are made again. Nothing else may use that Redis meanwhile.
 
     Args:
         services: settings and Redis; its ledger must not have been opened yet.
