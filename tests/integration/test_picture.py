@@ -213,13 +213,13 @@ def test_nodes_are_not_moved_apart_while_the_camera_moves(page: Page) -> None:
       const take = picture.worker.onmessage;
       picture.worker.onmessage = (message) => { window.told += 1; take(message); };
     }""")
-    wait_until(lambda: page.evaluate("told") > 0, "nodes are moved apart")
     x, y = CENTRE
     page.mouse.move(x, y)
     page.mouse.down()
     page.mouse.move(x + 30, y)
     page.wait_for_timeout(1_000)  # what was being reckoned has come
-    page.evaluate("told = 0")
+    # All steps are still to do, however many were done until now on a quick machine.
+    page.evaluate("told = 0; picture.arrange()")
     page.mouse.move(x + 60, y)
     page.wait_for_timeout(500)
     assert page.evaluate("told") == 0
