@@ -43,12 +43,10 @@ def judged(story: StoryAnswer | None, threshold: float) -> dict[str, Any]:
         until=None if end is None else timestamp_text(end),
     )
     answered = story.confidence >= threshold
-    count = story.value if story.type == "count" else None
     return {
         "plan": plan,
         "confidence": round(story.confidence, 4),
         "answered": answered,
-        "count": count if answered or count is None else 0,
         "explained": story.explained if story.decides else {},
     }
 
@@ -68,6 +66,8 @@ def answer_of(story: StoryAnswer, response: AtlasResponse, summary: str | None) 
     events = {node.node_id: node for node in response.nodes if node.type == EVENT.label}
     if value is None and summary is not None:
         value = summary
+    if story.type == "count":
+        value, evidence = _reported(story, events)
     if not story.decides and value is None:
         evidence = list(events)[:1]
     if story.plan.operator in _SAID_OF_WHOM:
@@ -87,6 +87,35 @@ def answer_of(story: StoryAnswer, response: AtlasResponse, summary: str | None) 
     return Answer(type=story.type, value=value, evidence=evidence[:MAX_EVIDENCE])
 
 
+_HOW_MANY: Final = re.compile(r"^\W*(?:and\s+)?how\s+many\s+(?!times\b)", re.IGNORECASE)
+_NUMBER: Final = re.compile(r"\d{1,15}")
+
+
+def _reported(story: StoryAnswer, events: Mapping[str, Node]) -> tuple[Any, list[str]]:
+    """How many, as the outcomes of what is counted say, where each of them does.
+
+    `sent: 41` says how many were sent by one call; its field is called as the question says, in
+    the same form: `order: 4711` says of no number of orders.
+    """
+    if not _HOW_MANY.match(story.plan.timeless):
+        return story.value, story.evidence
+    asked_for = {*words_in(story.plan.timeless.lower()), "count"}
+    outcomes = {node.attributes.get("parent_event_id"): node for node in events.values()}
+    total, proofs = 0, []
+    for event_id in story.evidence:
+        node = outcomes.get(event_id) or events.get(event_id)
+        numbers = [
+            int(field.value)
+            for field in ([] if node is None else _fields_of(node))
+            if asked_for.issuperset(field.words) and _NUMBER.fullmatch(field.value)
+        ]
+        if node is None or len(numbers) != 1:
+            return story.value, story.evidence
+        total += numbers[0]
+        proofs.append(node.node_id)
+    return (total, proofs) if proofs else (story.value, story.evidence)
+
+
 _OF: Final = re.compile(r"\s(?:of|for)\s|(?<=\w)['\u2019]s\s")
 
 
@@ -96,14 +125,21 @@ def _stated(
     """The field that a question asks for, of the first event or of its call or outcome."""
     before, _, behind = _OF.sub("\0", topic, count=1).partition("\0")
     attribute = behind if re.search(r"['\u2019]s\s", topic) else before
-    wanted = {stem_in(word) for word in words_in(attribute.lower()) if word not in STOP_WORDS}
+    wanted = {_meaning(word) for word in words_in(attribute.lower()) if word not in STOP_WORDS}
     for field in _fields(evidence, events) if wanted else ():
-        key = {stem_in(word) for word in field.words}
+        key = set(map(_meaning, field.words))
         if key <= wanted or wanted <= key:
             return field.value, [field.node_id, *evidence]
     return None, evidence
 
 
+def _meaning(word: str) -> str:
+    stem = stem_in(word)
+    return _SAME.get(stem, stem)
+
+
+_SAME: Final = {stem_in(one): stem_in(other) for one, other in (("state", "status"),)}
+"""Words of which records have one or the other."""
 _BY: Final = frozenset(("by", "to"))
 """Ends the name of a field that says who: `approved_by`, `assigned_to`."""
 _WHEN: Final = frozenset(("at", "on", "by", "until", "from", "date", "time", "day"))
@@ -150,10 +186,14 @@ def _fields(evidence: list[str], events: Mapping[str, Node]) -> Iterator[_Field]
         if node.attributes.get("tool_name") and _whose(node) == _whose(first) and node is not first
     )
     for node in (first, *same):
-        for part in (_summary(node) or "").split("; "):
-            *_, name, value = ["", *part.split(": ")]  # the first stands behind the tool's name
-            if words := tuple(words_in(name.lower().replace("_", " "))):
-                yield _Field(node.node_id, words, value.strip())
+        yield from _fields_of(node)
+
+
+def _fields_of(node: Node) -> Iterator[_Field]:
+    for part in (_summary(node) or "").split("; "):
+        *_, name, value = ["", *part.split(": ")]  # the first stands behind the tool's name
+        if words := tuple(words_in(name.lower().replace("_", " "))):
+            yield _Field(node.node_id, words, value.strip())
 
 
 def _whose(node: Node) -> tuple[Any, Any]:

@@ -6,7 +6,7 @@ out and noted, and only when nothing at all could be found in time is there no a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
@@ -15,6 +15,7 @@ from api.read_schemas import SubgraphQuery
 from api.retrieval.channels import Outcome, Subgraph, Work, run_side_by_side
 from api.retrieval.gather import Gathered, Gathering, QueryAnalysis
 from api.retrieval.intent import PERSONAL, inferred_intents, path_intents, traversed_intents
+from api.retrieval.lessons import lessons_in
 from api.retrieval.pending import pending_nodes
 from api.retrieval.personal import OF_LINES
 from api.retrieval.persons import Asking, Persons
@@ -42,9 +43,10 @@ from consolidation.decay import DecayWeights
 from consolidation.summary_payloads import summary_ids_seen
 from pipelines.columns.reads import Beside, Wanted
 from pipelines.columns.records import Standings
+from pipelines.graph.reader import GraphRead
 from pipelines.graph.reads.entities import EntityReads
 from pipelines.graph.reads.scope import Scope
-from pipelines.graph.reads.walk import nodes, shown
+from pipelines.graph.reads.walk import CauseReads, nodes, shown
 from pipelines.graph.rows import Signalled, ids_by_label, is_event, wire_id
 from pipelines.observe import metrics
 from projections.errors import GraphUnavailable, LedgerError, QueryTimeout
@@ -337,22 +339,20 @@ class Retrieval:
         page.ranking = [ranked for ranked in first if ranked.node_id in page.nodes]
 
     def _summary(self) -> str | None:
-        """The summary of the session that the first event is of, if one was asked for."""
-        page, scope = self._page, self._context.scope
-        asked_for = page.story is not None and page.story.plan.operator is Operator.SUMMARY
+        """What summaries say of the session of the first event, if that is asked for."""
+        page = self._page
+        ask = None if page.story is None else _SUMMARIES.get(page.story.plan.operator)
         first = next((page.nodes.get(ranked.node_id) for ranked in page.ranking), None)
-        if not asked_for or first is None or first.label != EVENT.label:
+        if ask is None or first is None or first.label != EVENT.label:
             return None
-        session_id: str = first.properties["session_id"]
+        shown = _Shown(first.properties["session_id"], first.node_id)
         try:
-            told = self._context.read(
-                self._reader,
-                lambda graph: EntityReads(graph, scope).summaries_told("session", session_id),
+            return self._context.read(
+                self._reader, lambda graph: ask(graph, self._context.scope, shown)
             )
         except QueryTimeout:
             page.notes.cut("the summary of the session could not be read in time")
             return None
-        return told[0].properties["content"] if told else None
 
     def _supporting(self, ids: Sequence[str]) -> Mapping[str, Sequence[str]]:
         """The newest events that mention the entities of the page, by own id."""
@@ -389,6 +389,37 @@ class Retrieval:
             )
         page.nodes |= accepted
         page.pending = frozenset(accepted)
+
+
+class _Shown(NamedTuple):
+    """The first event of an answer."""
+
+    session_id: str
+    event_id: str
+
+
+def _summarized(graph: GraphRead, scope: Scope, first: _Shown) -> str | None:
+    """The summary of its session."""
+    told = EntityReads(graph, scope).summaries_told("session", first.session_id)
+    return told[0].properties["content"] if told else None
+
+
+def _learned(graph: GraphRead, scope: Scope, first: _Shown) -> str | None:
+    """What was learned from the failure that it is of."""
+    learned = [one.lesson for one in lessons_in(CauseReads(graph, scope).gists([first.session_id]))]
+    proved = (
+        lesson.text
+        for lesson in learned
+        if first.event_id in (*lesson.failed_event_ids, *lesson.helped_by, *lesson.solved_event_ids)
+    )
+    return next(proved, None)
+
+
+_SUMMARIES: Final[Mapping[Operator, Callable[[GraphRead, Scope, _Shown], str | None]]] = {
+    Operator.SUMMARY: _summarized,
+    Operator.LESSON: _learned,
+}
+"""What summaries say, by the operator that asks for it."""
 
 
 def _understood(context: ReadContext[SubgraphQuery]) -> Subgraph:

@@ -109,7 +109,8 @@ class Subgraph:
         edges: between them.
         seed_names: of the entities among the seeds, by wire id.
         story: what stories say to the question; None: they were not asked, or not in time.
-        summary: of the session that a summary was asked of; None: there is none.
+        summary: of the session that a summary was asked of, or what was learned where it is asked
+            how something was solved; None: there is none.
         withheld: ids of what the channels met and kept from the viewer; nobody is told which.
     """
 

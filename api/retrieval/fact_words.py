@@ -10,6 +10,17 @@ from typing import Final
 from enrichment.stems import same_root, stem_in, words_in
 from enrichment.vocabulary import STOP_WORDS, relation_words, word_set
 
+_OTHERWISE: Final = tuple(
+    (re.compile(rf"^\W*{pattern}(?!\w)", re.IGNORECASE), meaning)
+    for pattern, meaning in (
+        (r"where\s+(?:do|am)\s+i\s+(?:now\s+)?(?:live|living|reside)", "what is my address"),
+        (r"where\s+did\s+i\s+(?:live|reside)", "what was my address"),
+        (r"where\s+(?:does|do|is)\s+(.+?)\s+(?:live|living|reside)", r"what is the address of \1"),
+        (r"where\s+did\s+(.+?)\s+(?:live|reside)", r"what was the address of \1"),
+        (r"how\s+old\s+(?:is|are)\s+(.+?)(?=\W*$)", r"what is the age of \1"),
+    )
+)
+"""Questions in words that records do not have, and the same in theirs."""
 _EMPTY: Final = word_set("has had is was value")
 _WISHING = "prefer preference wish wishes want rather way rule exception case ask like apply avoid"
 _ASKED_AS: Final[Mapping[str, str]] = {
@@ -36,6 +47,14 @@ WISHES: Final = ("prefers", "avoids")
 _BY_ANOTHER_WORD: Final = 0.9
 _ASKS_PLACE: Final = re.compile(r"(?<!\w)(?:in|on|at|to)\s+(?:which|what)(?!\w)", re.IGNORECASE)
 _ASKING: Final = frozenset(word for words in _ASKED_AS.values() for word in words.split())
+
+
+def in_words_of_records(query: str) -> str | None:
+    """The question in the words of a record: people live somewhere, records have addresses."""
+    for pattern, meaning in _OTHERWISE:
+        if match := pattern.match(query):
+            return match.expand(meaning) + query[match.end() :]
+    return None
 
 
 def question_stems(query: str) -> frozenset[str]:

@@ -93,6 +93,7 @@ class Plan(NamedTuple):
         needs_day: it names a time of day and no day.
         timeless: the question without what says when.
         ahead: it asks when something is, or will be: no answer is when that was said.
+        lasting: it asks how long something took.
     """
 
     operator: Operator
@@ -105,6 +106,7 @@ class Plan(NamedTuple):
     needs_day: bool = False
     timeless: str = ""
     ahead: bool = False
+    lasting: bool = False
 
     def limited(self, since_ms: int | None, until_ms: int | None) -> Plan:
         """The plan with a time that was given, instead of what the question says of it."""
@@ -151,6 +153,15 @@ _AHEAD: Final = re.compile(
     r"\W*(?:(?:by|until|till)\s+)?when\s+(?:is|are|will|does|do|must|should|can)\b",
     re.IGNORECASE,
 )
+_LASTING: Final = re.compile(
+    r"\W*(?:and\s+)?(?:how\s+(?:long|much\s+time)\s+(?:did|does|has|have|had|was|were)|"
+    r"(?:what\s+(?:is|was)\s+)?the\s+duration\s+of)\b",
+    re.IGNORECASE,
+)
+_SOLVING: Final = re.compile(
+    r"(?<!\w)(?:fix|solve|resolve|repair|recover|sort\s+out|(?:get|make)\s.*\bwork)(?!\w)",
+    re.IGNORECASE,
+)
 _THIS_SESSION: Final = re.compile(
     r"(?<!\w)(?:this|the\s+present|the\s+current|our)\s+(?:session|conversation|chat|thread|run)|"
     r"^\W*what\s+(?:has\s+)?happened(?:\s+(?:here|so\s+far))?\W*$",
@@ -194,6 +205,9 @@ def plan_of(
     operator = Operator.SEARCH if row is None else row.operator
     if row is None and quoted:
         operator, confidence = Operator.SIMILAR, 0.8
+    lasting = operator is Operator.TIME and _LASTING.match(text) is not None
+    if lasting and _SOLVING.search(text):
+        operator, timeless = Operator.LESSON, _topic(text, timeless, operator)
     return Plan(
         operator=operator,
         confidence=confidence,
@@ -207,6 +221,7 @@ def plan_of(
         needs_day=not all(span.has_day for span in spans),
         timeless=timeless,
         ahead=operator is Operator.TIME and _AHEAD.match(text) is not None,
+        lasting=lasting,
     )
 
 

@@ -137,7 +137,13 @@ def acts_asked(stories: Stories, roles: Roles, terms: StoryTerms, plan: Plan) ->
     if around:
         fitting = _called_by_it(terms, fitting)
     if not fitting:  # what it was done to may have been named before
-        succeeded = [(act, verbs) for act, verbs in acts if not (act.tried or act.failed)]
+        succeeded = [
+            (act, verbs)
+            for act, verbs in acts
+            if not (act.tried or act.failed)
+            # a noun that is like its verb may be called something else: who sends is a sender
+            and any(says_verb(stems[place], act.verbs) for place in verbs)
+        ]
         by_story = covering(succeeded, with_story, _ALL)
         fitting = by_story if len(by_story) == 1 else []
     unknown = any(_is_unknown(stories, terms, verbs) for verbs in {verbs for _, verbs in acts})

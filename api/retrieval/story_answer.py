@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy
 
+from api.retrieval.durations import duration_text, stretch
 from api.retrieval.plan import Operator, Plan
 from api.retrieval.ranking import Ranked
 from api.retrieval.story_acts import OF_ACTS, is_around, is_asked_for
@@ -54,6 +55,7 @@ _ALIKE: Final = 0.75
 """Share, by rarity, of the words of the best event that another one of the same kind holds."""
 _ALIKE_ATTEMPT: Final = 0.8
 """Likewise of the words that are said by its tool in its story, or, without a tool, by others."""
+_BOTH_ENDS: Final = 2
 _LISTED: Final = frozenset((Operator.PROFILE, Operator.WINDOW))
 """What they ask for is all of it."""
 _TYPES: Final[Mapping[Operator, AnswerType]] = {
@@ -131,6 +133,14 @@ class _Proof(NamedTuple):
 
 
 def _proof(
+    stories: Stories, features: Features, terms: StoryTerms, *, plan: Plan, order: Array
+) -> _Proof:
+    proof = _of_operator(stories, features, terms, plan=plan, order=order)
+    between = stretch(stories, features, plan, int(order[0])) if plan.lasting else None
+    return proof if between is None else proof._replace(evidence=between)
+
+
+def _of_operator(
     stories: Stories, features: Features, terms: StoryTerms, *, plan: Plan, order: Array
 ) -> _Proof:
     operator, best = plan.operator, int(order[0])
@@ -353,6 +363,9 @@ def _value(
     if plan.operator is Operator.CALLS:
         tools = [int(stories.tool[place]) for place in evidence.tolist()]
         return list(dict.fromkeys(stories.tools[tool] for tool in tools if tool >= 0))
+    if plan.lasting:
+        at_ms = stories.occurred_ms[evidence]
+        return duration_text(int(at_ms[1] - at_ms[0])) if len(at_ms) == _BOTH_ENDS else None
     if plan.operator is Operator.TIME and not plan.ahead:
         at_s = int(stories.occurred_ms[order[0]]) / 1_000
         return datetime.fromtimestamp(at_s, zone).isoformat(timespec="seconds")

@@ -20,13 +20,14 @@ from enrichment.act_names import DONE, base
 from enrichment.event_kinds import EventKind
 from enrichment.stems import stem_in, words_in
 from enrichment.vocabulary import STOP_WORDS
-from pipelines.columns.records import ListAsked, Listed, Stories
+from pipelines.columns.records import Grouped, ListAsked, Listed, Stories
 
 _CALLS: Final = r"tools?|functions?|calls?|commands?|actions?|steps?|invocations?"
 _SORTS: Final = (
     (_CALLS, (EventKind.CALL,)),
     (
-        r"messages?|words?|questions?|requests?|ask(?:ed|s)?|say|said|sent|tell|told|wrote",
+        r"messages?|words?|questions?|requests?|ask(?:ed|s)?|say|said|sent|tell|told|wr(?:ote|itten)|"
+        r"contact(?:ed)?",
         (EventKind.MESSAGE,),
     ),
     (r"results?|answers?", (EventKind.RESULT,)),
@@ -35,6 +36,13 @@ _SORTS: Final = (
 """Words for a sort of events, and its kinds; the first that a question holds decides."""
 _PEOPLE: Final = r"users?|customers?|clients?|callers?|people|persons?"
 _AGENTS: Final = r"agents?|assistants?|bots?"
+_SESSIONS: Final = r"sessions?|conversations?|chats?|threads?"
+_GROUPS: Final[tuple[tuple[str, Grouped], ...]] = (
+    (_SESSIONS, "session"),
+    (_AGENTS, "agent"),
+    (_PEOPLE, "user"),
+)
+"""Words for what a question lists instead of events, and the column that tells these apart."""
 _TOOLS: Final = r"tools?|functions?|commands?"
 _ANYTHING: Final = r"happened|occurred|events?|recorded"
 _OTHER: Final = frozenset(
@@ -45,7 +53,9 @@ _OTHER: Final = frozenset(
         "show function functions customer customers client clients caller people person bot",
         "assistant",
         "result results decision decisions decided most often used last first latest newest many",
-        "happen happened initially start beginning end lately recently recorded",
+        "happen happened initially start beginning end lately recently recorded written contact",
+        "contacted conversation conversations chat chats thread threads agents assistants bots",
+        "callers persons",
     )
     for word in words.split()
 )
@@ -67,7 +77,14 @@ _TOOL_NAME: Final = re.compile(
     r"(?<![\w.])(?:[A-Za-z]\w*(?:[_.]\w+)+|[a-z]{2,}(?:[A-Z][a-z0-9]+)+)(?!\w)"
 )
 """How tools are named, and hardly anything else: `charge_card`, `mail.send`, `chargeCard`."""
-_HOW_MANY: Final = re.compile(r"^\W*(?:and\s+)?how\s+(?:many|often)\b", re.IGNORECASE)
+_HOW_MANY: Final = re.compile(
+    r"^\W*(?:and\s+)?(?:(?:in|by|of)\s+)?how\s+(?:many|often)\b", re.IGNORECASE
+)
+_WHICH: Final = (
+    r"^\W*(?:and\s+)?(?:(?:in|of|by|for|with)\s+)?(?:which|what|how\s+many)\s+"
+    r"(?:(?:of|the|our|my|all|different|other)\s+){{0,3}}(?:{})(?!\w)"
+)
+"""How one of those is asked for."""
 _COUNTED_ACTS: Final = re.compile(
     r"^\W*(?:and\s+)?(?:how\s+many|which|what)\s+(?:\S+\s+){1,4}?(?:was|were|did|has|have|had)\b"
     r"(?!.*\bhave\W*$)",
@@ -76,6 +93,7 @@ _COUNTED_ACTS: Final = re.compile(
 _MADE: Final = "|".join(sorted({"there", *DONE}))
 _SAYING_COUNT: Final = frozenset(("many", "often", "times", "time", "total", "number", "different"))
 _STEADY: Final = frozenset((Operator.CALLS, Operator.FAILURES, Operator.COUNT, *ORDER))
+_GROUPED: Final = _STEADY | {Operator.SEARCH, Operator.ACTOR, Operator.USERS, Operator.WINDOW}
 
 
 def list_asked(query: str, plan: Plan, terms: StoryTerms, session_id: str) -> ListAsked | None:
@@ -92,7 +110,8 @@ def list_asked(query: str, plan: Plan, terms: StoryTerms, session_id: str) -> Li
     words = {word for word in words_in(topic.lower()) if word not in STOP_WORDS}
     identifiers = set(terms.identifiers).difference(map(str.lower, tools))
     ways = ways_of_failing(query)
-    is_steady = plan.operator in _STEADY or (
+    grouped = _grouped(query)
+    is_steady = plan.operator in (_STEADY if grouped is None else _GROUPED) or (
         plan.operator is Operator.CAUSE and _says(query, _WENT_WRONG)
     )
     if not is_steady or plan.quoted or identifiers or (ways and not tools):
@@ -105,8 +124,10 @@ def list_asked(query: str, plan: Plan, terms: StoryTerms, session_id: str) -> Li
         kinds: tuple[EventKind, ...] | None = ()
     else:
         kinds = (EventKind.CALL,) if tools else _kinds(query, plan)
-    if kinds is None:
+    if kinds is None or (grouped is not None and not (kinds or failed)):
         return None
+    if grouped == "user" and kinds == (EventKind.MESSAGE,):
+        by_person = True
     of_no_sort = plan.operator in ORDER and not (failed or kinds or _says(query, _ANYTHING))
     if of_no_sort and by_person is None:
         return None
@@ -124,7 +145,16 @@ def list_asked(query: str, plan: Plan, terms: StoryTerms, session_id: str) -> Li
         or (plan.operator is Operator.CALLS and _says(query, _LAST)),
         text=terms.text,
         words=tuple(stem_in(word) for word in sorted(left)),
+        grouped=grouped or "tool",
     )
+
+
+def _grouped(query: str) -> Grouped | None:
+    """What a question lists instead of events; None: events, or tools."""
+    return next((column for words, column in _GROUPS if _WAYS[words].match(query)), None)
+
+
+_WAYS: Final = {words: re.compile(_WHICH.format(words), re.IGNORECASE) for words, _ in _GROUPS}
 
 
 def acts_listed(query: str, plan: Plan, terms: StoryTerms, session_id: str) -> ListAsked | None:
@@ -214,17 +244,26 @@ def list_answer(query: str, plan: Plan, listed: Listed) -> StoryAnswer:
     kind: AnswerType = "events"
     value: Any = None
     evidence = listed.ids
-    if _says(query, "most") and listed.tools:
-        kind, value = "value", max(listed.tools, key=lambda tool: tool[1])[0]
+    grouped, counts = _grouped(query), _HOW_MANY.match(query) is not None
+    names = [name for name, _ in listed.groups]
+    if grouped is not None:
+        plan = plan._replace(confidence=max(plan.confidence, READ_OFF))
+        evidence = listed.ids[: len(names)]
+    if _says(query, "most") and names:
+        most = max(range(len(names)), key=lambda place: listed.groups[place][1])
+        kind, value = "value", names[most]
+        evidence = evidence[most:][:1] if grouped else evidence
+    elif grouped is not None:
+        kind, value = ("count", len(names)) if counts else ("list", names)
     elif plan.operator is Operator.COUNT:
         kind = "count"
-        value = len(listed.tools) if _says(query, rf"how\s+many\s+(?:{_TOOLS})") else listed.total
+        value = len(names) if _says(query, rf"how\s+many\s+(?:{_TOOLS})") else listed.total
     elif plan.operator in ORDER:
         evidence = listed.ids[:1]
-    elif plan.operator is Operator.CALLS and listed.tools and _says(query, _FIRST_OR_LAST):
-        kind, value, evidence = "value", listed.tools[0][0], listed.ids[:1]
+    elif plan.operator is Operator.CALLS and names and _says(query, _FIRST_OR_LAST):
+        kind, value, evidence = "value", names[0], listed.ids[:1]
     elif plan.operator is Operator.CALLS or _says(query, _TOOLS):
-        kind, value = "list", [tool for tool, _ in listed.tools]
+        kind, value = "list", names
     worth = [plan.confidence / (1 + place / len(listed.ids)) for place in range(len(listed.ids))]
     return StoryAnswer(
         plan=plan,

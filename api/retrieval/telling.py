@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from api.retrieval.durations import session_lasted
+from api.retrieval.fact_words import in_words_of_records
 from api.retrieval.intent import PERSONAL
 from api.retrieval.of_persons import preferred, profile_of, remarked
 from api.retrieval.open_answer import open_answer, open_asked, otherwise_meant
@@ -21,8 +23,9 @@ from api.retrieval.story_lists import (
     list_asked,
 )
 from api.retrieval.story_result import StoryAnswer
-from api.retrieval.story_terms import stories_asked, story_terms
+from api.retrieval.story_terms import StoryTerms, stories_asked, story_terms
 from pipelines.columns.reads import ColumnReads
+from pipelines.columns.records import ListAsked
 
 WHAT_HAPPENED: Final = "what happened"
 """What a question asks for beyond the time that it names."""
@@ -53,6 +56,12 @@ def told(
     question = PersonAsked(asking, plan, hits, vector)
     if plan.operator not in PERSONAL:
         answer = _by_stories(reads, asking, plan, hits=hits, vector=vector)
+        if (meaning := in_words_of_records(asking.query)) is not None:
+            asking = asking._replace(query=meaning)
+            meant = planned(reads, asking)
+            other = _by_stories(reads, asking, meant, hits=hits, vector=vector)
+            if other.confidence > answer.confidence:
+                answer, question = other, PersonAsked(asking, meant, hits, vector)
         return answer if persons is None else _of_persons(persons, question, answer)
     if plan.operator is Operator.PROFILE:
         answer = _by_stories(reads, asking, plan, hits=hits, vector=vector)
@@ -89,16 +98,10 @@ def _by_stories(
             return answer
         plan = otherwise_meant(plan)
     terms = story_terms(asking.query, plan)
-    wanted = list_asked(asking.query, plan, terms, asking.session_id)
-    if wanted is not None:
-        listed = reads.listed(wanted)
-        if listed.total:
-            return list_answer(asking.query, plan, listed)
-    wanted = acts_listed(asking.query, plan, terms, asking.session_id)
-    if wanted is not None:
-        listed = reads.listed(wanted)
-        if listed.total:
-            return acts_answer(asking.query, plan, listed)
+    acts = acts_listed(asking.query, plan, terms, asking.session_id)
+    exact = _read_off(reads, asking, plan, terms, acts=acts)
+    if exact is not None:
+        return exact
     question = stories_asked(terms, plan, hits=hits, vector=vector, session_id=asking.session_id)
     stories = reads.stories(question)
     if (span := beside_labels(stories, terms, plan)) is not None:
@@ -109,9 +112,24 @@ def _by_stories(
         answer = _by_stories(reads, asking, of_time, hits=hits, vector=vector)
         return nearest_first(answer, is_before=plan.operator is Operator.BEFORE)
     answer = story_answer(stories, terms, plan, now_ms=asking.now_ms, zone=asking.zone)
-    if wanted is not None and answer.decides and is_unheard_of(stories, terms, answer.order[0]):
+    if acts is not None and answer.decides and is_unheard_of(stories, terms, answer.order[0]):
         answer = answer._replace(confidence=0.0)
     return answer
+
+
+def _read_off(
+    reads: ColumnReads, asking: Asking, plan: Plan, terms: StoryTerms, *, acts: ListAsked | None
+) -> StoryAnswer | None:
+    """The answer that needs no ranking; None: there is none."""
+    if plan.lasting:
+        lasted = session_lasted(reads, plan, terms, asking.session_id)
+        if lasted is not None:
+            return lasted
+    wanted = list_asked(asking.query, plan, terms, asking.session_id)
+    for asked_for, tell in ((wanted, list_answer), (acts, acts_answer)):
+        if asked_for is not None and (listed := reads.listed(asked_for)).total:
+            return tell(asking.query, plan, listed)
+    return None
 
 
 def planned(

@@ -15,6 +15,7 @@ from enrichment.stems import stem_in, words_in
 from pipelines.columns.records import ListAsked, Listed
 from pipelines.columns.tables import NOBODY, Array, Bits, Rows
 from pipelines.columns.view import View
+from projections.events import LAST_MS
 
 MAX_LISTED: Final = 100
 """Events of a list; all are counted."""
@@ -25,7 +26,8 @@ _ACTING: Final = r" (?:did|does|do|has|have|had|by|from|of) (?:the |our )?{name}
 def listed(view: View, question: ListAsked) -> Listed:
     """What a viewer sees of all that is asked for, in the order of time.
 
-    Where the session that it is asked in has some, and no tool or time is named, they are its own.
+    Where the session that it is asked in has some, they are its own, unless a tool or a time is
+    named or it is asked for sessions, agents or users.
     """
     table = view.tenant.events.table
     chosen = view.seen & table["stands"]
@@ -50,9 +52,10 @@ def listed(view: View, question: ListAsked) -> Listed:
         chosen &= _accounted(view, question, chosen)
     session = view.tenant.events.names.find(question.session)
     in_session = chosen & (table["session"] == session)
-    if question.only_session or (in_session.any() and not (question.windows or question.tools)):
+    is_wider = question.windows or question.tools or question.grouped != "tool"
+    if question.only_session or (in_session.any() and not is_wider):
         chosen = in_session
-    return _told(view, numpy.flatnonzero(chosen), newest_first=question.newest_first)
+    return _told(view, numpy.flatnonzero(chosen), question)
 
 
 def _accounted(view: View, question: ListAsked, chosen: Bits) -> Bits:
@@ -175,15 +178,25 @@ def _saying(view: View, rows: Array, stems: Sequence[str]) -> Bits:
     return chosen
 
 
-def _told(view: View, rows: Array, *, newest_first: bool) -> Listed:
+def _told(view: View, rows: Array, question: ListAsked) -> Listed:
     events = view.tenant.events
-    in_order = events.in_time(rows)[:: -1 if newest_first else 1]
-    tools = Counter(events.table["tool"][in_order].tolist())
-    tools.pop(NOBODY, None)
+    in_order = events.in_time(rows)[:: -1 if question.newest_first else 1]
+    if question.grouped != "tool":
+        in_order = in_order[events.table[question.grouped][in_order] != NOBODY]
+    numbers = events.table[question.grouped][in_order]
+    groups = Counter(numbers.tolist())
+    groups.pop(NOBODY, None)
+    if question.grouped != "tool":
+        _, first = numpy.unique(numbers, return_index=True)
+        first.sort()
+        in_order = numpy.concatenate([in_order[first], numpy.delete(in_order, first)])
+    at_ms = events.table["occurred_ms"][in_order]
     return Listed(
         ids=[events.ids[row] for row in in_order[:MAX_LISTED].tolist()],
-        total=len(rows),
-        tools=[(events.names.text(tool) or "", count) for tool, count in tools.items()],
+        total=len(in_order),
+        groups=[(events.names.text(one) or "", count) for one, count in groups.items()],
+        first_ms=int(at_ms.min(initial=LAST_MS)),
+        last_ms=int(at_ms.max(initial=0)),
     )
 
 

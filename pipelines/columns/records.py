@@ -6,7 +6,7 @@ Hundreds of events and edges a question are too many for objects.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy
 from numpy.typing import NDArray
@@ -143,6 +143,10 @@ class StoryFact(NamedTuple):
         return self.from_ms <= at_ms and (self.until_ms is None or self.until_ms > at_ms)
 
 
+Grouped = Literal["tool", "session", "agent", "user"]
+"""By what events of a list are told apart: a column of theirs."""
+
+
 class ListAsked(NamedTuple):
     """All events of a sort.
 
@@ -161,6 +165,7 @@ class ListAsked(NamedTuple):
         words: stems that have to be accounted for, by an agent's name or by an act.
         verbs: stems by which an act may be named: what succeeded, of a tool or of a type that is
             called so, and that says all of the words, or is of whom they name; empty: no act.
+        grouped: the column by which they are told apart.
     """
 
     session: str
@@ -176,20 +181,26 @@ class ListAsked(NamedTuple):
     text: str = ""
     words: Sequence[str] = ()
     verbs: Sequence[str] = ()
+    grouped: Grouped = "tool"
 
 
 class Listed(NamedTuple):
     """What there is of a sort.
 
     Attributes:
-        ids: of the first events.
-        total: how many there are.
-        tools: of all of them, each with how often, by its first event.
+        ids: of the first events; by another column than the tool the first of each group in front.
+        total: how many events there are.
+        groups: the tools of all of them, or what they are grouped by, each with how often, by its
+            first event.
+        first_ms: when the first of all of them occurred.
+        last_ms: when the last one did.
     """
 
     ids: list[str]
     total: int
-    tools: list[tuple[str, int]]
+    groups: list[tuple[str, int]]
+    first_ms: int = 0
+    last_ms: int = 0
 
 
 class OpenAsked(NamedTuple):

@@ -269,8 +269,8 @@ def _unpack_standings(answer: Any, arrays: list[Array]) -> Standings:
 
 
 def _unpack_listed(answer: Any, _: list[Array]) -> Listed:
-    ids, total, tools = answer
-    return Listed(ids, total, [(tool, count) for tool, count in tools])
+    ids, total, groups, *span = answer
+    return Listed(ids, total, [(name, count) for name, count in groups], *span)
 
 
 def _unpack_open_things(answer: Any, _: list[Array]) -> OpenThings:

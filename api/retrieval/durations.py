@@ -1,0 +1,92 @@
+"""How long it took: a session, a call until its outcome, a failure until it was solved. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy
+
+from api.retrieval.plan import Operator, Plan
+from api.retrieval.plan_phrases import ASKING_WORDS
+from api.retrieval.story_acts import calls_of
+from api.retrieval.story_features import Features
+from api.retrieval.story_result import READ_OFF, StoryAnswer
+from api.retrieval.story_terms import StoryTerms
+from enrichment.stems import words_in
+from enrichment.vocabulary import word_set
+from pipelines.columns.reads import ColumnReads
+from pipelines.columns.records import Array, ListAsked, Stories
+
+_SAYING_LONG: Final = word_set("long last lasted run running duration time")
+_UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+_MOST_UNITS: Final = 2
+
+
+def duration_text(ms: int) -> str:
+    """A stretch of time in its two largest units: `2 min 20 s`; below a second `320 ms`."""
+    if ms < 1_000:
+        return f"{ms} ms"
+    left_s = round(ms / 1_000)
+    parts: list[str] = []
+    for unit_s, name in _UNITS:
+        count, left_s = divmod(left_s, unit_s)
+        if count or parts:
+            parts.append(f"{count} {name}" if count else "")
+    return " ".join(filter(None, parts[:_MOST_UNITS]))
+
+
+def session_lasted(
+    reads: ColumnReads, plan: Plan, terms: StoryTerms, session_id: str
+) -> StoryAnswer | None:
+    """How long a session lasted that a question names; None: it asks about something else.
+
+    Args:
+        reads: of the viewer.
+        plan: of the question.
+        terms: of it.
+        session_id: in which it is asked.
+
+    Raises:
+        QueryTimeout: there was no answer in time.
+        GraphUnavailable: nobody holds the columns.
+    """
+    for name in [session_id] if plan.session else terms.sessions:
+        left = set(terms.words) - ASKING_WORDS - _SAYING_LONG - {*words_in(name.lower())}
+        if left and not plan.session:
+            continue
+        asked = ListAsked(session=name, only_session=True)
+        listed = reads.listed(asked)
+        if listed.total:
+            last = reads.listed(asked._replace(newest_first=True)).ids[0]
+            ids = list(dict.fromkeys((listed.ids[0], last)))
+            return StoryAnswer(
+                plan=plan,
+                confidence=max(plan.confidence, READ_OFF),
+                order=ids,
+                relevance=dict.fromkeys(ids, READ_OFF),
+                type="value",
+                value=duration_text(listed.last_ms - listed.first_ms),
+                evidence=ids,
+                decides=True,
+                explained={},
+            )
+    return None
+
+
+def stretch(stories: Stories, features: Features, plan: Plan, best: int) -> Array | None:
+    """The places of the two events between which it lay; None: nobody can say.
+
+    Args:
+        stories: that were found.
+        features: of their events.
+        plan: of the question.
+        best: place of the event that answers it best.
+    """
+    calls = calls_of(stories, features.roles)
+    outcome = next((place for place, call in enumerate(calls) if call == best), best)
+    start = calls[outcome]
+    if plan.operator is Operator.LESSON:
+        failed = stories.failed & (stories.story == stories.story[best])
+        failed &= stories.occurred_ms <= stories.occurred_ms[outcome]
+        start = int(numpy.flatnonzero(failed)[0]) if failed.any() else -1
+    return numpy.array([start, outcome]) if start >= 0 and start != outcome else None
