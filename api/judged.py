@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from api.record_values import counted, value_of
 from api.retrieval.intent import PERSONAL
 from api.retrieval.narrative import AnswerHead
-from api.retrieval.plan import Operator, Plan
+from api.retrieval.plan import Operator
 from api.retrieval.story_result import StoryAnswer
-from api.retrieval.story_terms import VALUES
 from api.schemas import Answer, AtlasResponse, Edge, Node, PlanReport
 from enrichment.event_kinds import FAILED, EventKind
-from enrichment.stems import stem_in, words_in
-from enrichment.vocabulary import STOP_WORDS
 from projections.events import timestamp_text
 from projections.schema import CAUSED_BY, EVENT
 
@@ -51,6 +48,10 @@ def judged(story: StoryAnswer | None, threshold: float) -> dict[str, Any]:
     }
 
 
+_SAID_OF_WHOM: Final = (Operator.ACTOR, Operator.TIME)
+"""Who did it and when it was is known of each event; a record says more."""
+
+
 def answer_of(story: StoryAnswer, response: AtlasResponse, summary: str | None) -> Answer:
     """The value with its proof; where nothing is known, the number and the list of nothing.
 
@@ -67,14 +68,11 @@ def answer_of(story: StoryAnswer, response: AtlasResponse, summary: str | None) 
     if value is None and summary is not None:
         value = summary
     if story.type == "count":
-        value, evidence = _reported(story, events)
-    if not story.decides and value is None:
-        evidence = list(events)[:1]
-    if story.plan.operator in _SAID_OF_WHOM:
-        recorded, evidence = _recorded(story.plan, evidence, events)
-        value = recorded or value
-    if value is None and story.plan.operator in VALUES:
-        value, evidence = _stated(story.plan.topic, evidence, events)
+        value, evidence = counted(story, events)
+    elif (value is None or story.plan.operator in _SAID_OF_WHOM) and (
+        recorded := value_of(story.plan, evidence, events)
+    ):
+        value, evidence = recorded.value, list(dict.fromkeys((*recorded.evidence, *evidence)))
     if value is None and story.type == "list":
         shown = filter(None, (events.get(one) for one in evidence))
         value = list(filter(None, map(_summary, shown)))
@@ -85,119 +83,6 @@ def answer_of(story: StoryAnswer, response: AtlasResponse, summary: str | None) 
         evidence = [*(node.node_id for node in told), *evidence[1:]]
         value = " \u2190 ".join(filter(None, map(_summary, told))) or None
     return Answer(type=story.type, value=value, evidence=evidence[:MAX_EVIDENCE])
-
-
-_HOW_MANY: Final = re.compile(r"^\W*(?:and\s+)?how\s+many\s+(?!times\b)", re.IGNORECASE)
-_NUMBER: Final = re.compile(r"\d{1,15}")
-
-
-def _reported(story: StoryAnswer, events: Mapping[str, Node]) -> tuple[Any, list[str]]:
-    """How many, as the outcomes of what is counted say, where each of them does.
-
-    `sent: 41` says how many were sent by one call; its field is called as the question says, in
-    the same form: `order: 4711` says of no number of orders.
-    """
-    if not _HOW_MANY.match(story.plan.timeless):
-        return story.value, story.evidence
-    asked_for = {*words_in(story.plan.timeless.lower()), "count"}
-    outcomes = {node.attributes.get("parent_event_id"): node for node in events.values()}
-    total, proofs = 0, []
-    for event_id in story.evidence:
-        node = outcomes.get(event_id) or events.get(event_id)
-        numbers = [
-            int(field.value)
-            for field in ([] if node is None else _fields_of(node))
-            if asked_for.issuperset(field.words) and _NUMBER.fullmatch(field.value)
-        ]
-        if node is None or len(numbers) != 1:
-            return story.value, story.evidence
-        total += numbers[0]
-        proofs.append(node.node_id)
-    return (total, proofs) if proofs else (story.value, story.evidence)
-
-
-_OF: Final = re.compile(r"\s(?:of|for)\s|(?<=\w)['\u2019]s\s")
-
-
-def _stated(
-    topic: str, evidence: list[str], events: Mapping[str, Node]
-) -> tuple[str | None, list[str]]:
-    """The field that a question asks for, of the first event or of its call or outcome."""
-    before, _, behind = _OF.sub("\0", topic, count=1).partition("\0")
-    attribute = behind if re.search(r"['\u2019]s\s", topic) else before
-    wanted = {_meaning(word) for word in words_in(attribute.lower()) if word not in STOP_WORDS}
-    for field in _fields(evidence, events) if wanted else ():
-        key = set(map(_meaning, field.words))
-        if key <= wanted or wanted <= key:
-            return field.value, [field.node_id, *evidence]
-    return None, evidence
-
-
-def _meaning(word: str) -> str:
-    stem = stem_in(word)
-    return _SAME.get(stem, stem)
-
-
-_SAME: Final = {stem_in(one): stem_in(other) for one, other in (("state", "status"),)}
-"""Words of which records have one or the other."""
-_BY: Final = frozenset(("by", "to"))
-"""Ends the name of a field that says who: `approved_by`, `assigned_to`."""
-_WHEN: Final = frozenset(("at", "on", "by", "until", "from", "date", "time", "day"))
-"""Stands in the name of a field that says when, beside what it is the time of: `valid_until`."""
-_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d\S*)?")
-_NAMED: Final = re.compile(r"(?=.*[^\W\d_]).{1,80}", re.DOTALL)
-_SAID_OF_WHOM: Final = {Operator.ACTOR: (_BY, _NAMED), Operator.TIME: (_WHEN, _DATE)}
-
-
-def _recorded(
-    plan: Plan, evidence: list[str], events: Mapping[str, Node]
-) -> tuple[str | None, list[str]]:
-    """Who, or when, as a field of the first event says, or one of its call or outcome.
-
-    `approved_by: Marta Oss` says more of who approved than whose call it was, and `due: 2026-12-12`
-    more of when something is due than when that was said.
-    """
-    marks, form = _SAID_OF_WHOM[plan.operator]
-    topic = {stem_in(word) for word in words_in(plan.topic.lower())}
-    for field in _fields(evidence, events):
-        of_what = {stem_in(word) for word in field.words if word not in marks}
-        marked = plan.operator is Operator.TIME or field.words[-1] in marks
-        if of_what and of_what <= topic and marked and form.fullmatch(field.value):
-            return field.value, [field.node_id, *evidence]
-    return None, evidence
-
-
-class _Field(NamedTuple):
-    """A field of what an event says; its name in words, at least one."""
-
-    node_id: str
-    words: tuple[str, ...]
-    value: str
-
-
-def _fields(evidence: list[str], events: Mapping[str, Node]) -> Iterator[_Field]:
-    """Those of the first event, then of its call or outcome."""
-    first = events.get(evidence[0]) if evidence else None
-    if first is None:
-        return
-    same = (
-        node
-        for node in events.values()
-        if node.attributes.get("tool_name") and _whose(node) == _whose(first) and node is not first
-    )
-    for node in (first, *same):
-        yield from _fields_of(node)
-
-
-def _fields_of(node: Node) -> Iterator[_Field]:
-    for part in (_summary(node) or "").split("; "):
-        *_, name, value = ["", *part.split(": ")]  # the first stands behind the tool's name
-        if words := tuple(words_in(name.lower().replace("_", " "))):
-            yield _Field(node.node_id, words, value.strip())
-
-
-def _whose(node: Node) -> tuple[Any, Any]:
-    return node.attributes.get("tool_name"), node.provenance.session_id
 
 
 def _summary(node: Node) -> str | None:

@@ -139,10 +139,16 @@ def text_facts(
             event_id=event.event_id,
             ordinal=index,
             position_ms=position_ms,
-            functional=is_functional(relation, relation.startswith("has_favorite_")),
+            functional=is_functional(relation, _is_single(relation, target)),
         )
         for index, (source, relation, target) in enumerate(list(triples)[:MAX_FACTS])
     ]
+
+
+def _is_single(relation: str, target: Party) -> bool:
+    """Whether one has one of that kind: a favourite, and what is a number or has one in it."""
+    is_number = any(map(str.isdigit, target.name))
+    return relation.startswith("has_favorite_") or (relation.startswith("has_") and is_number)
 
 
 def _is_phrase(*parties: Party) -> bool:

@@ -10,8 +10,9 @@ from typing import Final
 from enrichment.stems import same_root, stem_in, words_in
 from enrichment.vocabulary import STOP_WORDS, relation_words, word_set
 
+_WHEN: Final = "now|before|today|currently|previously|then|these|this|last|at|in|on|until|back"
 _OTHERWISE: Final = tuple(
-    (re.compile(rf"^\W*{pattern}(?!\w)", re.IGNORECASE), meaning)
+    (re.compile(rf"^\W*{pattern}(?=\W*$|\s+(?:{_WHEN})\b)", re.IGNORECASE), meaning)
     for pattern, meaning in (
         (r"where\s+(?:do|am)\s+i\s+(?:now\s+)?(?:live|living|reside)", "what is my address"),
         (r"where\s+did\s+i\s+(?:live|reside)", "what was my address"),

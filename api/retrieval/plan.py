@@ -225,6 +225,8 @@ def plan_of(
     )
 
 
+_WITHOUT_TIME: Final = (Operator.OPEN, Operator.FAILURES)
+"""Operators that are asked for in whole sentences, to which a time may be added."""
 _OF_A_TIME: Final = (Operator.WINDOW, Operator.VALUE_AT)
 
 
@@ -236,7 +238,7 @@ def _asked(
     for row in _TABLE:
         if row.operator in besides or (row.operator in _OF_A_TIME and not has_time):
             continue
-        whole = timeless if row.operator is Operator.OPEN else text
+        whole = timeless if row.operator in _WITHOUT_TIME else text
         if (best is None or row.strength > best.strength) and row.pattern.search(whole):
             best = row
     return best, 0.0 if best is None else min(1.0, best.strength)

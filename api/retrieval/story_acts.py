@@ -203,7 +203,11 @@ def _acts(
     tools = [of_tool(name) for name in stories.tools]
     types = [of_type(name) for name in stories.types]
     by_noun = [
-        frozenset(nouns[one] for one in words & nouns.keys() if not is_reader(name))
+        frozenset(
+            place
+            for noun, place in nouns.items()
+            if not is_reader(name) and any(same_root(noun, word) for word in words)
+        )
         for name, (_, words) in zip(stories.tools, tools, strict=True)
     ]
     by_tool = [

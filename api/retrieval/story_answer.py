@@ -170,8 +170,10 @@ def _of_somebody(
 ) -> _Proof:
     operator = plan.operator
     if operator is Operator.PROMISE:
-        promised = promises(stories, features, terms)[order]
-        return _Proof(order, order[promised][:1], is_known=None if promised.any() else False)
+        promised = order[promises(stories, features, terms)[order]]
+        if terms.is_topicless and len(promised):  # to whom is who asks: all of it is meant
+            return _Proof(_in_front(promised, order), promised[:MAX_TOLD], is_known=True)
+        return _Proof(order, promised[:1], is_known=None if len(promised) else False)
     if operator is Operator.PROFILE and features.profile and not asks_for_record(terms):
         saying = {fact.event_id for fact in features.profile}
         return _Proof(order, numpy.flatnonzero([one in saying for one in stories.ids]))

@@ -112,7 +112,8 @@ def story_terms(query: str, plan: Plan) -> StoryTerms:
     return StoryTerms(
         words=tuple(chosen.values()),
         stems=tuple(chosen),
-        is_asking=tuple(word in ASKING_WORDS for word in chosen.values()),
+        # where nothing but "me" is left, it is about whoever asks
+        is_asking=tuple(word in ASKING_WORDS | STOP_WORDS for word in chosen.values()),
         identifiers=_identifiers(query),
         capitalised=frozenset(parts),
         text=f" {' '.join(plain(one) for one in _HYPHENED.findall(query.lower()))} ",

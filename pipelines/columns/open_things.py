@@ -53,7 +53,7 @@ CLOSED: Final = word_set(
 )
 _CLOSES: Final = word_set(
     "close resolve complete finish cancel reject deny decline grant approve answer fulfil fulfill "
-    "deliver settle withdraw solve fix end merge accept confirm dismiss conclude"
+    "deliver settle withdraw solve fix end merge accept confirm dismiss conclude stop abort"
 )
 THINGS: Final = word_set(
     "ticket task issue case incident request todo reminder followup approval complaint claim alert "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from api.retrieval.fact_words import asked_share, question_stems
+from api.retrieval.fact_words import asked_share, in_words_of_records, question_stems
 
 FACTS = [
     ("has_name", "Ada Byron"),
@@ -36,3 +36,20 @@ def test_what_is_asked_for_comes_first(question: str, wanted: int) -> None:
 def test_a_share_is_within_its_bounds() -> None:
     assert asked_share(question_stems("plan plus"), "has_plan", ("ada", "Plus")) == 1.0
     assert asked_share(question_stems("Ada?"), "has_plan", ("ada", "Plus")) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("question", "meaning"),
+    [
+        ("Where does Ada live now?", "what is the address of Ada now?"),
+        ("Where did Ada Byron live before?", "what was the address of Ada Byron before?"),
+        ("Where do I live?", "what is my address?"),
+        ("How old is Ada?", "what is the age of Ada?"),
+        ("Where does the train go?", None),
+        ("Where do we keep the live feed?", None),
+    ],
+)
+def test_what_records_call_otherwise_is_asked_in_their_words(
+    question: str, meaning: str | None
+) -> None:
+    assert in_words_of_records(question) == meaning

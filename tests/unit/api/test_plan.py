@@ -73,6 +73,7 @@ PHRASINGS: dict[Operator, tuple[str, ...]] = {
         "What failures were there in the nightly run?",
         "Which tool did not work when we tried the export?",
         "Which tool calls failed for Ana?",
+        "What failed yesterday?",
     ),
     Operator.ACTOR: (
         "Who approved the discount?",
@@ -90,6 +91,8 @@ PHRASINGS: dict[Operator, tuple[str, ...]] = {
         "Since when is the limit 500?",
         "Give me the date of the last outage.",
         "What is the date of the audit?",
+        "How long did the audit take?",
+        "How long was session s-12?",
     ),
     Operator.LAST: (
         "What did Ana say last?",
@@ -204,6 +207,8 @@ PHRASINGS: dict[Operator, tuple[str, ...]] = {
         "What do we still owe Ana?",
         "Which commitment to Ana is not kept yet?",
         "Is there anything left to do for Ana?",
+        "What was promised to Ana?",
+        "What did the agent promise?",
     ),
     Operator.OPEN: (
         "Is anything still open?",
@@ -257,6 +262,8 @@ def test_every_operator_has_its_phrasings() -> None:
     [
         ("How was the broken printer fixed?", "the broken printer"),
         ("How often did the login fail?", "the login fail"),
+        ("What was Ana's previous address?", "What was Ana's address"),
+        ("How long did the audit of Oslo take?", "the audit of Oslo"),
         ("What was the limit on 15 November?", "limit"),
         ("Which calls failed during the booking?", "the booking"),
         ("What is Ana's address now?", "Ana's address"),
@@ -304,3 +311,24 @@ def test_any_text_has_a_plan_with_a_topic(query: str) -> None:
 def test_a_long_text_is_planned_in_a_blink(letter: str) -> None:
     """Patterns with gaps must not go back and forth over each other."""
     plan_of(letter * (MAX_SEARCHED_CHARACTERS // len(letter)), NOW_MS)
+
+
+@pytest.mark.parametrize(
+    ("question", "operator"),
+    [
+        ("How long did the audit take?", Operator.TIME),
+        ("What was the duration of the audit?", Operator.TIME),
+        ("How much time did it take to load the parcel?", Operator.TIME),
+        ("How long did it take to fix the login?", Operator.LESSON),
+    ],
+)
+def test_how_long_it_took_is_asked_of_an_act_or_of_what_was_solved(
+    question: str, operator: Operator
+) -> None:
+    plan = plan_of(question, NOW_MS)
+    assert (plan.operator, plan.lasting) == (operator, True)
+
+
+@pytest.mark.parametrize("question", ["How long ago was the audit?", "How was the login fixed?"])
+def test_no_stretch_of_time_is_asked_for(question: str) -> None:
+    assert not plan_of(question, NOW_MS).lasting

@@ -173,6 +173,28 @@ def test_an_object_that_was_named_before_is_of_the_only_act() -> None:
     assert told("Who refunded order 4712?", fill).confidence < 0.5
 
 
+def test_a_noun_that_is_like_a_verb_is_no_act_by_what_its_story_says() -> None:
+    def fill(stories: Told) -> None:
+        stories.add(0, "call", "sender CITYLIB", tool="register_sender")
+        stories.add(0, "result", "sender CITYLIB active", tool="register_sender")
+        stories.add(0, "call", "harbour", tool="send_notices")
+        stories.add(0, "result", "41 went out", tool="send_notices")
+
+    assert told("Is the sender CITYLIB active?", fill).order[0] == "1"
+
+
+@pytest.mark.parametrize(
+    ("question", "value", "evidence"),
+    [
+        ("How long did the delivery of parcel 5521 take?", "1 min", ["5", "6"]),
+        ("How long did it take to fix the delivery of parcel 5521?", "2 min", ["4", "6"]),
+    ],
+)
+def test_how_long_it_took(question: str, value: str, evidence: list[str]) -> None:
+    given = told(question, lambda stories: delivered(stories, 0, "5521"))
+    assert (given.value, given.evidence) == (value, evidence)
+
+
 def test_what_is_changed_is_in_the_name_of_the_tool_before_it_is_in_a_record() -> None:
     def fill(stories: Told) -> None:
         for minute, noun in enumerate(("rooms", "guests", "rooms")):

@@ -89,6 +89,20 @@ def answered(question: str, listed: Listed = TOLD) -> StoryAnswer:
             "How often was charge_card declined?",
             {"failed": True, "tools": ("charge_card",), "stems": ("declin",)},
         ),
+        ("Which sessions had failures?", {"failed": True, "grouped": "session"}),
+        ("Which agent failed most often?", {"failed": True, "grouped": "agent"}),
+        (
+            "Which users wrote to us?",
+            {"kinds": MESSAGES, "by_person": True, "grouped": "user"},
+        ),
+        (
+            "In how many sessions did charge_card fail?",
+            {"failed": True, "tools": ("charge_card",), "grouped": "session"},
+        ),
+        (
+            "Which agents used charge_card?",
+            {"kinds": CALLS, "tools": ("charge_card",), "grouped": "agent"},
+        ),
         ("How many times was mail.send called?", {"kinds": CALLS, "tools": ("mail.send",)}),
         (
             "How many calls failed in this session?",
@@ -115,6 +129,8 @@ def test_what_names_no_topic_is_a_list(question: str, fields: dict[str, Any]) ->
         'Which calls failed with "no route to host"?',
         "What was the last price of the lamp?",
         "Which lamp is in the hall?",
+        "Which sessions were about the lamp?",
+        "Which users asked about the lamp?",
     ],
 )
 def test_what_is_about_something_is_searched_for(question: str) -> None:
@@ -143,6 +159,9 @@ def test_a_time_limits_the_list() -> None:
         ("How often did charge_card fail?", "count", 3, TOLD.ids),
         ("Which tool was used last?", "value", "charge", ["e1"]),
         ("What was the very first tool call?", "value", "charge", ["e1"]),
+        ("Which sessions had errors?", "list", ["charge", "mail"], ["e1", "e2"]),
+        ("How many sessions had errors?", "count", 2, ["e1", "e2"]),
+        ("Which session had the most errors?", "value", "mail", ["e2"]),
     ],
 )
 def test_a_list_answers(question: str, kind: str, value: Any, evidence: list[str]) -> None:

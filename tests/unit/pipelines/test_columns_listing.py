@@ -66,10 +66,23 @@ def test_what_is_asked_for_is_listed(fields: dict[str, Any], ids: str) -> None:
 
 
 def test_tools_are_counted_by_their_first_event() -> None:
-    assert asked(kinds=[CALL]).tools == [("charge", 2), ("mail", 1)]
-    assert asked(kinds=[CALL], newest_first=True).tools == [("charge", 2), ("mail", 1)]
-    assert asked(failed=True, newest_first=True).tools == [("mail", 1), ("charge", 1)]
-    assert asked(by_person=True).tools == []
+    assert asked(kinds=[CALL]).groups == [("charge", 2), ("mail", 1)]
+    assert asked(kinds=[CALL], newest_first=True).groups == [("charge", 2), ("mail", 1)]
+    assert asked(failed=True, newest_first=True).groups == [("mail", 1), ("charge", 1)]
+    assert asked(by_person=True).groups == []
+
+
+def test_sessions_and_users_are_told_each_with_its_first_event() -> None:
+    told = asked(kinds=[CALL], session="t", grouped="session")
+    assert told.groups == [("s", 2), ("t", 1)], "those of the session that asks are not all"
+    assert told.ids == ["e1", "e6", "e3"]
+    told = asked(grouped="user")
+    assert (told.ids, told.total, told.groups) == (["e8"], 1, [("ann", 1)])
+
+
+def test_a_list_knows_when_it_begins_and_ends() -> None:
+    told = asked(session="t", only_session=True)
+    assert told.last_ms - told.first_ms == 2 * MINUTE_MS
 
 
 def test_all_are_counted_where_not_all_are_listed() -> None:
