@@ -122,7 +122,9 @@ def _stated(plan: Plan, evidence: list[str], events: Events) -> Value | None:
 def _asked_by_name(plan: Plan, evidence: list[str], events: Events) -> Value | None:
     """The field that a question names: "which film was used", "how much did it cost"."""
     fields = _fields(plan, evidence, events)
-    if match := _WHICH.match(plan.timeless):
+    if match := _WHICH.match(plan.timeless):  # of several, "which films", none is the answer
+        noun = frozenset(words_in(match["noun"].lower()))
+        fields = (one for one in fields if not noun.isdisjoint(one.words))
         return _called(_meanings(match["noun"]), fields)
     if _HOW_MUCH.match(plan.timeless):
         return _called(_meanings("amount"), (one for one in fields if _AMOUNT.fullmatch(one.value)))
@@ -157,11 +159,14 @@ _BY: Final = frozenset(("by", "to"))
 """Ends the name of a field that says who: `approved_by`, `assigned_to`."""
 _WHOEVER: Final = re.compile(r"\w{3,}(?:ee|er|or)")
 """A name of a field that says who: `assignee`, `approver`."""
-_WHEN: Final = frozenset(("at", "on", "by", "until", "from", "date", "time", "day"))
+_WHEN: Final = frozenset(("at", "on", "by", "until", "from", "date", "time", "day", "due"))
 """Stands in the name of a field that says when, beside what it is the time of: `valid_until`."""
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d\S*)?")
 _NAMED: Final = re.compile(r"(?=.*[^\W\d_]).{1,80}", re.DOTALL)
 _FIRST_EVENTS: Final = 10
+_NEARLY: Final = 0.75
+"""Share of the relevance of the first event."""
+_OF_NEARLY: Final = VALUES | {Operator.SEARCH}
 
 
 def _when(plan: Plan, evidence: list[str], events: Events) -> Value | None:
@@ -185,7 +190,7 @@ def _of_what(
 ) -> Value | None:
     topic = {stem_in(word) for word in words_in(plan.topic.lower())}
     for field in _fields(plan, evidence, events):
-        of_what = [stem_in(word) for word in field.words if word not in marks]
+        of_what = [stem_in(w) for w in field.words if w not in marks] or [*field.words]
         said = bool(of_what) and all(
             one in topic or any(same_root(one, other) for other in topic) for one in of_what
         )
@@ -221,6 +226,8 @@ def _fields(plan: Plan, evidence: list[str], events: Events) -> Iterator[_Field]
 def _records(plan: Plan, evidence: list[str], events: Events) -> Iterator[Node]:
     """The first event, its call or outcome, then what says the identifiers that are asked about.
 
+    Where there are none, a value may stand in what is nearly as relevant as the first.
+
     What failed says nothing of what is, unless that is asked for.
     """
     first = events.get(evidence[0]) if evidence else None
@@ -231,11 +238,21 @@ def _records(plan: Plan, evidence: list[str], events: Events) -> Iterator[Node]:
         word.strip(".,;:?!").lower() for word in plan.timeless.split() if _is_identifier(word)
     ]
     same = [node for node in events.values() if node is not first and _whose(node) == _whose(first)]
-    about = (
-        node
-        for node in events.values()
-        if identifiers and all(one in (_summary(node) or "").lower() for one in identifiers)
-    )
+    if identifiers:
+        about = [
+            node
+            for node in events.values()
+            if all(one in (_summary(node) or "").lower() for one in identifiers)
+        ]
+    elif plan.operator in _OF_NEARLY:
+        least = _NEARLY * first.scores.relevance_score
+        about = [
+            node
+            for node in islice(events.values(), _FIRST_EVENTS)
+            if node.scores.relevance_score >= least
+        ]
+    else:
+        about = []
     met: set[str] = set()
     for node in (first, *(same if first.attributes.get("tool_name") else ()), *about):
         outcome = outcomes.get(node.node_id, node)

@@ -11,13 +11,15 @@ from enrichment.stems import same_root, stem_in, words_in
 from enrichment.vocabulary import STOP_WORDS, relation_words, word_set
 
 _WHEN: Final = "now|before|today|currently|previously|then|these|this|last|at|in|on|until|back"
+_LIVE: Final = rf"(?:live|living|reside)(?=\W*$|\s+(?:{_WHEN})\b)"
 _OTHERWISE: Final = tuple(
-    (re.compile(rf"^\W*{pattern}(?=\W*$|\s+(?:{_WHEN})\b)", re.IGNORECASE), meaning)
+    (re.compile(rf"^\W*{pattern}", re.IGNORECASE), meaning)
     for pattern, meaning in (
-        (r"where\s+(?:do|am)\s+i\s+(?:now\s+)?(?:live|living|reside)", "what is my address"),
-        (r"where\s+did\s+i\s+(?:live|reside)", "what was my address"),
-        (r"where\s+(?:does|do|is)\s+(.+?)\s+(?:live|living|reside)", r"what is the address of \1"),
-        (r"where\s+did\s+(.+?)\s+(?:live|reside)", r"what was the address of \1"),
+        (rf"where\s+(?:do|am)\s+i\s+(?:now\s+)?{_LIVE}", "what is my address"),
+        (rf"where\s+did\s+i\s+{_LIVE}", "what was my address"),
+        (rf"where\s+(?:does|do|is)\s+(.+?)\s+{_LIVE}", r"what is the address of \1"),
+        (rf"where\s+did\s+(.+?)\s+{_LIVE}", r"what was the address of \1"),
+        (r"what\s+(is|was)\s+the\s+status\s+(?:of|for)\b", r"what \1 the state of"),
         (r"how\s+old\s+(?:is|are)\s+(.+?)(?=\W*$)", r"what is the age of \1"),
     )
 )

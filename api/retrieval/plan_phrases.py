@@ -169,6 +169,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
             r"(?:what|which)\s+(?:are|were|is|was)\s+(?:the\s+)?(?:\w+\s+)?(?:wish(?:es)?|preferences?|likes|dislikes|instructions?|requirements?|demands?|expectations?)(?:\s+(?:of|for|about|from))?",
             r"(?:wish(?:es)?|instructions?|preferences?)\s+(?:of|about|regarding|for|on)",
             r"how\s+(?:should|shall|must|do|can|may)\s+(?:we|i|one|you|the\s+agent)\s+(?:go\s+about|do|handle|treat|approach|deal\s+with|proceed\s+with|send|deliver|write|format|contact|reach|address)",
+            r"how\s+(?:should|shall|must|can|may)\s+.*?\bbe\s+(?:contacted|reached|addressed|informed|notified|treated|handled)",
             r"(?:which|what)\s+(?:way|kind|sort|type|form|style|manner)\s+(?:of\s+)?.*\b(?:likes?|wants?|prefers?|wish(?:es)?)",
             r"what\s+applies(?:\s+(?:when|if|for|to))?",
             r"(?:what|which|any|is\s+there\s+an?|are\s+there)\s+(?:special\s+|particular\s+)?(?:exceptions?|special\s+(?:wish(?:es)?|requests?|rules?|cases?))(?:\s+(?:did|does|do|has|have|made|make|of|for|from))*",
@@ -379,6 +380,13 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
             r":\s*what\s+was\s+(?:the\s+)?(?:problem|matter|reason|cause|issue|trouble)",
             r"(?:first\s+)?agents?\s+(?:from|not\s+(?:finish|close|complete|go\s+on))",
             r"(?:hand(?:ed)?\s+over|pass(?:ed)?\s+on|change[d]?\s+hands|go\s+to\s+another\s+agent)",
+        ),
+    ),
+    (
+        "calls",
+        0.92,
+        (
+            r"^\W*what\s+(?:was|were|has\s+been|have\s+(?:we|you)|did\s+(?:we|you|the\s+agents?))\s+(?:done|do)\s+for(?=\s)",
         ),
     ),
     (

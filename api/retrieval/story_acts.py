@@ -101,7 +101,7 @@ def acts_asked(stories: Stories, roles: Roles, terms: StoryTerms, plan: Plan) ->
     if not (around or plan.operator in OF_ACTS) or not terms.stems:
         return NONE
     stems = [base(one) for one in terms.stems]
-    eligible = set(REFUSING if around else ()) if plan.failed is True else set(stems)
+    eligible = set(REFUSING if plan.failed is True else stems)
     if eligible.isdisjoint(stems):
         return NONE
     rarity = numpy.log1p(stories.total / numpy.maximum(stories.holding, 1))

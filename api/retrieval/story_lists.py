@@ -8,6 +8,7 @@ the session in which it is asked, where it has any.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any, Final
 
 from api.retrieval.plan import Operator, Plan
@@ -93,6 +94,10 @@ _COUNTED_ACTS: Final = re.compile(
 _MADE: Final = "|".join(sorted({"there", *DONE}))
 _SAYING_COUNT: Final = frozenset(("many", "often", "times", "time", "total", "number", "different"))
 _STEADY: Final = frozenset((Operator.CALLS, Operator.FAILURES, Operator.COUNT, *ORDER))
+_SORTED: Final = re.compile(
+    r"^\W*(?:and\s+)?(?:which|what)\s+(?:decisions|messages|questions|results)(?!\w)", re.IGNORECASE
+)
+"""A sort of events, all of which are asked for."""
 _GROUPED: Final = _STEADY | {Operator.SEARCH, Operator.ACTOR, Operator.USERS, Operator.WINDOW}
 
 
@@ -111,8 +116,10 @@ def list_asked(query: str, plan: Plan, terms: StoryTerms, session_id: str) -> Li
     identifiers = set(terms.identifiers).difference(map(str.lower, tools))
     ways = ways_of_failing(query)
     grouped = _grouped(query)
-    is_steady = plan.operator in (_STEADY if grouped is None else _GROUPED) or (
-        plan.operator is Operator.CAUSE and _says(query, _WENT_WRONG)
+    is_steady = (
+        plan.operator in (_STEADY if grouped is None else _GROUPED)
+        or (plan.operator is Operator.CAUSE and _says(query, _WENT_WRONG))
+        or (plan.operator is Operator.SEARCH and _SORTED.match(query) is not None)
     )
     if not is_steady or plan.quoted or identifiers or (ways and not tools):
         return None
@@ -157,35 +164,42 @@ def _grouped(query: str) -> Grouped | None:
 _WAYS: Final = {words: re.compile(_WHICH.format(words), re.IGNORECASE) for words, _ in _GROUPS}
 
 
-def acts_listed(query: str, plan: Plan, terms: StoryTerms, session_id: str) -> ListAsked | None:
-    """What a question counts or lists of what was done; None: it does neither.
+def acts_listed(
+    query: str, plan: Plan, terms: StoryTerms, session_id: str
+) -> tuple[ListAsked, ...]:
+    """What a question counts or lists of what was done, what is likelier first; none: it does not.
 
     "How many transports were booked?", "which parts were rejected?": `book_transport` that worked.
     """
     may_list = plan.operator is Operator.SEARCH and _COUNTED_ACTS.match(query)
-    if not (may_list or plan.operator is Operator.COUNT):
-        return None
+    if plan.quoted or not (may_list or plan.operator is Operator.COUNT):
+        return ()
     content = _telling(plan.timeless)
     done = _telling(_COUNTED_ACTS.sub("", plan.timeless, count=1))  # what is counted is no verb
+    meant = [(content, done)]
     if _HOW_MANY.match(query) and DONE.issuperset(done) and _says(query, _MADE):
         # refunds that were made, or that there were: `refund`, or `create_refund`
-        content = [word for word in content if word not in DONE]
-        done = [*content, "create"] if content else []
-    verbs = list(dict.fromkeys(map(stem_in, done)))
-    if plan.failed is True:
-        verbs = [one for one in verbs if base(one) in REFUSING]
-    words = dict.fromkeys(stem_in(w) for w in content if w not in ASKING_WORDS)
-    if not verbs or plan.quoted:
-        return None
-    return ListAsked(
-        session=session_id,
-        only_session=plan.session,
-        kinds=(EventKind.CALL,) if _says(query, "call(?:s|ed)?") else (),
-        windows=plan.spans,
-        text=terms.text,
-        words=tuple(words),
-        verbs=tuple(verbs),
+        things = [word for word in content if word not in DONE]
+        meant.append((things, [*things, "create"] if things else []))
+    return tuple(
+        ListAsked(
+            session=session_id,
+            only_session=plan.session,
+            kinds=(EventKind.CALL,) if _says(query, "call(?:s|ed)?") else (),
+            windows=plan.spans,
+            text=terms.text,
+            words=tuple(dict.fromkeys(stem_in(w) for w in words if w not in ASKING_WORDS)),
+            verbs=verbs,
+        )
+        for words, verbs in ((words, _verbs(named, plan)) for words, named in meant)
+        if verbs
     )
+
+
+def _verbs(words: Iterable[str], plan: Plan) -> tuple[str, ...]:
+    """Stems of the words that may say what was done; of failures those that are acts, too."""
+    stems = dict.fromkeys(map(stem_in, words))
+    return tuple(one for one in stems if plan.failed is not True or base(one) in REFUSING)
 
 
 def _telling(text: str) -> list[str]:
@@ -246,8 +260,10 @@ def list_answer(query: str, plan: Plan, listed: Listed) -> StoryAnswer:
     evidence = listed.ids
     grouped, counts = _grouped(query), _HOW_MANY.match(query) is not None
     names = [name for name, _ in listed.groups]
-    if grouped is not None:
+    is_sort = plan.operator is Operator.SEARCH
+    if grouped is not None or is_sort:
         plan = plan._replace(confidence=max(plan.confidence, READ_OFF))
+    if grouped is not None:
         evidence = listed.ids[: len(names)]
     if _says(query, "most") and names:
         most = max(range(len(names)), key=lambda place: listed.groups[place][1])
@@ -262,6 +278,8 @@ def list_answer(query: str, plan: Plan, listed: Listed) -> StoryAnswer:
         evidence = listed.ids[:1]
     elif plan.operator is Operator.CALLS and names and _says(query, _FIRST_OR_LAST):
         kind, value, evidence = "value", names[0], listed.ids[:1]
+    elif is_sort:
+        kind = "list"
     elif plan.operator is Operator.CALLS or _says(query, _TOOLS):
         kind, value = "list", names
     worth = [plan.confidence / (1 + place / len(listed.ids)) for place in range(len(listed.ids))]

@@ -112,13 +112,13 @@ def _by_stories(
         answer = _by_stories(reads, asking, of_time, hits=hits, vector=vector)
         return nearest_first(answer, is_before=plan.operator is Operator.BEFORE)
     answer = story_answer(stories, terms, plan, now_ms=asking.now_ms, zone=asking.zone)
-    if acts is not None and answer.decides and is_unheard_of(stories, terms, answer.order[0]):
+    if acts and answer.decides and is_unheard_of(stories, terms, answer.order[0]):
         answer = answer._replace(confidence=0.0)
     return answer
 
 
 def _read_off(
-    reads: ColumnReads, asking: Asking, plan: Plan, terms: StoryTerms, *, acts: ListAsked | None
+    reads: ColumnReads, asking: Asking, plan: Plan, terms: StoryTerms, *, acts: Sequence[ListAsked]
 ) -> StoryAnswer | None:
     """The answer that needs no ranking; None: there is none."""
     if plan.lasting:
@@ -126,9 +126,11 @@ def _read_off(
         if lasted is not None:
             return lasted
     wanted = list_asked(asking.query, plan, terms, asking.session_id)
-    for asked_for, tell in ((wanted, list_answer), (acts, acts_answer)):
-        if asked_for is not None and (listed := reads.listed(asked_for)).total:
-            return tell(asking.query, plan, listed)
+    if wanted is not None and (listed := reads.listed(wanted)).total:
+        return list_answer(asking.query, plan, listed)
+    for one in acts:
+        if (listed := reads.listed(one)).total:
+            return acts_answer(asking.query, plan, listed)
     return None
 
 

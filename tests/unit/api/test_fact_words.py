@@ -45,6 +45,7 @@ def test_a_share_is_within_its_bounds() -> None:
         ("Where did Ada Byron live before?", "what was the address of Ada Byron before?"),
         ("Where do I live?", "what is my address?"),
         ("How old is Ada?", "what is the age of Ada?"),
+        ("What is the status of T-5?", "what is the state of T-5?"),
         ("Where does the train go?", None),
         ("Where do we keep the live feed?", None),
     ],

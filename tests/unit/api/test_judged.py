@@ -7,7 +7,7 @@ from typing import Any
 from api.judged import NONE_KNOWN, answer_head, answer_of
 from api.retrieval.plan import plan_of
 from api.retrieval.story_result import StoryAnswer
-from api.schemas import Answer, AtlasResponse, Edge, Meta, Node, NodeProvenance
+from api.schemas import Answer, AtlasResponse, Edge, Meta, Node, NodeProvenance, Scores
 from projections.schema import CAUSED_BY, EVENT, FOLLOWS
 from tests.factories import partly
 
@@ -26,6 +26,8 @@ def response(*edges: tuple[str, str], answered: bool = True) -> AtlasResponse:
             node_id=name,
             type=EVENT.label,
             attributes={"summary": summary, "kind": kind, "status": status},
+            provenance=partly(NodeProvenance, session_id="s"),
+            scores=partly(Scores, relevance_score=0.9),
         )
         for name, (summary, kind, status) in TOLD.items()
     ]
@@ -125,6 +127,7 @@ def returned(summary: str) -> AtlasResponse:
         type=EVENT.label,
         attributes={"summary": summary, "tool_name": tool},
         provenance=partly(NodeProvenance, session_id="s"),
+        scores=partly(Scores, relevance_score=0.9),
     )
     return partly(AtlasResponse, nodes=[node], edges=[], meta=partly(Meta, answered=True))
 

@@ -103,6 +103,7 @@ def answered(question: str, listed: Listed = TOLD) -> StoryAnswer:
             "Which agents used charge_card?",
             {"kinds": CALLS, "tools": ("charge_card",), "grouped": "agent"},
         ),
+        ("Which decisions were made?", {"kinds": (EventKind.DECISION,)}),
         ("How many times was mail.send called?", {"kinds": CALLS, "tools": ("mail.send",)}),
         (
             "How many calls failed in this session?",
@@ -188,8 +189,7 @@ def test_a_list_answers(question: str, kind: str, value: Any, evidence: list[str
 )
 def test_what_was_done_is_counted_by_verb_and_object(question: str, words: str, verbs: str) -> None:
     plan = plan_of(question, NOW_MS)
-    asked = acts_listed(question, plan, story_terms(question, plan), "s-1")
-    assert asked is not None
+    *_, asked = acts_listed(question, plan, story_terms(question, plan), "s-1")
     assert (" ".join(asked.words), " ".join(asked.verbs)) == (words, verbs)
     assert asked.windows == plan.spans
     told = acts_answer(question, plan, TOLD)
@@ -209,7 +209,14 @@ def test_what_was_done_is_counted_by_verb_and_object(question: str, words: str, 
 )
 def test_what_counts_no_acts_is_left_to_others(question: str) -> None:
     plan = plan_of(question, NOW_MS)
-    assert acts_listed(question, plan, story_terms(question, plan), "s-1") is None
+    assert acts_listed(question, plan, story_terms(question, plan), "s-1") == ()
+
+
+def test_what_is_done_may_be_the_verb_itself() -> None:
+    question = "How many requests were granted?"
+    plan = plan_of(question, NOW_MS)
+    first, second = acts_listed(question, plan, story_terms(question, plan), "s-1")
+    assert (first.verbs, second.verbs) == (("grant",), ("request", "creat"))
 
 
 @pytest.mark.parametrize(

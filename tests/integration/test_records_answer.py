@@ -1,0 +1,192 @@
+"""Questions that the records of tools answer: who, which, how many, how long, what changed."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+import pytest
+
+from tests.bench.small import Edition
+
+pytestmark = pytest.mark.integration
+
+_NOW: Final = datetime.now(UTC).replace(microsecond=0)
+_STEP_S: Final = 30
+Step = tuple[str, Any] | tuple[str, Any, str]
+
+
+def _call(tool: str, **arguments: Any) -> Step:
+    return "tool.call", {"arguments": arguments}, tool
+
+
+def _result(tool: str, **fields: Any) -> Step:
+    return "tool.result", {"result": fields}, tool
+
+
+def _error(tool: str, text: str) -> Step:
+    return "tool.result", {"error": text}, tool
+
+
+def _user(text: str) -> Step:
+    return "message.user", {"role": "user", "content": text}
+
+
+def _agent(text: str) -> Step:
+    return "message.assistant", {"role": "assistant", "content": text}
+
+
+SESSIONS: Final[tuple[tuple[str, float, str | None, str, tuple[Step, ...]], ...]] = (
+    (
+        *("kiln-1", 9.0, "olga", "kiln-agent"),
+        (
+            _user("My locker is 17. Please fire batch B-40 in kiln K-2."),
+            _call("load_kiln", kiln="K-2", batch="B-40", shelf="upper"),
+            _error("load_kiln", "upper shelf is cracked"),
+            _call("load_kiln", kiln="K-2", batch="B-40", shelf="lower"),
+            _result("load_kiln", kiln="K-2", batch="B-40", loaded=True),
+            _agent("B-40 is in kiln K-2. I will send you a photo when it is open."),
+        ),
+    ),
+    (
+        *("kiln-2", 7.0, "rui", "kiln-agent"),
+        (
+            _user("I repaired the thermostat of K-2, please heat it to 900 degrees."),
+            _call("heat_kiln", kiln="K-2", temperature_c=900),
+            _error("heat_kiln", "K-2 is out of order: report M-5 is open"),
+            _call("close_report", report="M-5", remark="thermostat repaired"),
+            _result("close_report", report="M-5", state="closed"),
+            _call("heat_kiln", kiln="K-2", temperature_c=900),
+            _result("heat_kiln", kiln="K-2", temperature_c=900),
+        ),
+    ),
+    (
+        *("shop-1", 5.0, None, "shop-agent"),
+        (
+            _call("open_report", kiln="K-3", title="Door jams"),
+            _result("open_report", report="M-6", assignee="Lina Okafor"),
+            _call("print_labels", prefix="B"),
+            _result("print_labels", printed=36),
+            _call("buy_clay", item="white clay", supplier="Terra Nova", quantity=12),
+            _result("buy_clay", purchase="PU-9", total_eur=81.5, delivery="2026-12-04"),
+        ),
+    ),
+    (
+        *("kiln-3", 3.0, "olga", "kiln-agent"),
+        (
+            _user("My locker is 23 now."),
+            _call("inspect_batch", batch="B-40"),
+            _result("inspect_batch", batch="B-40", pieces=48, broken_pieces=5),
+        ),
+    ),
+    (
+        *("night", 1.0, None, "shop-agent"),
+        (
+            _call("sync_stock", to="warehouse"),
+            _error("sync_stock", "warehouse does not answer"),
+            _call("sync_stock", to="warehouse"),
+            _error("sync_stock", "warehouse does not answer"),
+        ),
+    ),
+)
+
+
+def recorded() -> Iterator[dict[str, Any]]:
+    """The sessions as events, each caused by the one before it."""
+    for session, days, user, agent, steps in SESSIONS:
+        begin = _NOW - timedelta(days=days)
+        before: str | None = None
+        for place, (kind, payload, *tool) in enumerate(steps):
+            event_id = str(uuid.uuid5(uuid.NAMESPACE_URL, f"{session} {place}"))
+            at = begin + timedelta(seconds=_STEP_S * place)
+            envelope = {
+                "event_id": event_id,
+                "event_type": kind,
+                "occurred_at": f"{at:%Y-%m-%dT%H:%M:%S}.000Z",
+                "session_id": session,
+                "agent_id": user if kind == "message.user" else agent,
+                "trace_id": session,
+                "payload": payload,
+            }
+            optional = {
+                "user_id": user,
+                "tool_name": tool[0] if tool else None,
+                "parent_event_id": before,
+                "status": "failed" if "error" in payload else None,
+            }
+            yield envelope | {name: one for name, one in optional.items() if one is not None}
+            before = event_id
+
+
+@pytest.fixture(scope="module")
+def edition() -> Iterator[Edition]:
+    folder = Path(tempfile.mkdtemp(prefix="rc-records-", dir="/tmp"))
+    edition = Edition(folder)
+    try:
+        edition.run("up", "--small", "--detach")
+        path = folder / "recorded.jsonl"
+        path.write_bytes(b"\n".join(map(orjson.dumps, recorded())))
+        edition.run("import", str(path), "--format", "events", "--wait")
+        edition.run("consolidate")
+        yield edition
+    finally:
+        edition.run("down")
+        shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize(
+    ("question", "value"),
+    [
+        ("Who is assigned to M-6?", "Lina Okafor"),
+        ("Who repaired the thermostat of K-2?", "rui"),
+        ("Which shelf was used for B-40?", "lower"),
+        ("From which supplier did we buy the clay?", "Terra Nova"),
+        ("What temperature is K-2 set to?", "900"),
+        ("What is the status of M-5?", "closed"),
+        ("When will PU-9 be delivered?", "2026-12-04"),
+        ("How much did PU-9 cost?", "81.5"),
+        ("How many labels were printed?", 36),
+        ("How many pieces of B-40 are broken?", 5),
+        ("What was Olga's locker before?", "17"),
+        ("What is Olga's locker now?", "23"),
+        ("Which sessions had failures?", ["kiln-1", "kiln-2", "night"]),
+        ("How many sessions had failures?", 3),
+        ("Which users had failures?", ["olga", "rui"]),
+        ("Which agent failed most often?", "kiln-agent"),
+        ("How long did kiln-1 take?", "2 min 30 s"),
+        ("How long did it take to fix the heating of K-2?", "2 min"),
+    ],
+)
+def test_what_a_record_says_is_the_answer(edition: Edition, question: str, value: Any) -> None:
+    answer = edition.ask(question, user_id="*")["answer"]
+    assert answer["value"] == value
+    assert answer["evidence"]
+
+
+def test_what_solved_it_is_told_as_a_lesson(edition: Edition) -> None:
+    document = edition.ask("How was the failed heating of K-2 solved?", user_id="*")
+    told = document["answer"]["value"]
+    assert told.startswith(
+        "heat_kiln failed: K-2 is out of order: report M-5 is open; went through"
+    )
+    assert "close_report" in told
+
+
+def test_who_asks_is_told_what_was_promised_to_them(edition: Edition) -> None:
+    document = edition.ask("What did you promise me?", user_id="olga")
+    assert document["meta"]["answered"]
+    first = document["nodes"][0]["attributes"]["summary"]
+    assert first.startswith("kiln-agent: B-40 is in kiln K-2.")
+
+
+def test_what_failed_yesterday_is_of_yesterday(edition: Edition) -> None:
+    document = edition.ask("What failed yesterday?", user_id="*")
+    ids = document["answer"]["evidence"]
+    told = {node["node_id"]: node["provenance"]["session_id"] for node in document["nodes"]}
+    assert {told[one] for one in ids} == {"night"}
