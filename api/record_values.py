@@ -85,8 +85,8 @@ def _number(plan: Plan, fields: Iterator[_Field]) -> _Field | None:
         for field in fields
         if asked_for.issuperset(field.words) and _NUMBER.fullmatch(field.value)
     ]
-    said = [len(field.words) - _COUNTS.issuperset(field.words) for field in numbers]
-    best = [field for field, one in zip(numbers, said, strict=True) if one == max(said)]
+    shares = [len(field.words) - _COUNTS.issuperset(field.words) for field in numbers]
+    best = [field for field, one in zip(numbers, shares, strict=True) if one == max(shares)]
     return best[0] if len(best) == 1 else None
 
 
@@ -191,12 +191,12 @@ def _of_what(
     topic = {stem_in(word) for word in words_in(plan.topic.lower())}
     for field in _fields(plan, evidence, events):
         of_what = [stem_in(w) for w in field.words if w not in marks] or [*field.words]
-        said = bool(of_what) and all(
+        is_meant = bool(of_what) and all(
             one in topic or any(same_root(one, other) for other in topic) for one in of_what
         )
         marked = plan.operator is Operator.TIME or field.words[-1] in marks
         marked |= _WHOEVER.fullmatch(field.words[-1]) is not None
-        if said and marked and form.fullmatch(field.value):
+        if is_meant and marked and form.fullmatch(field.value):
             return Value(field.value, [field.node_id, *evidence])
     return None
 

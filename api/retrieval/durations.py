@@ -14,8 +14,7 @@ from api.retrieval.story_result import READ_OFF, StoryAnswer
 from api.retrieval.story_terms import StoryTerms
 from enrichment.stems import words_in
 from enrichment.vocabulary import word_set
-from pipelines.columns.reads import ColumnReads
-from pipelines.columns.records import Array, ListAsked, Stories
+from pipelines.columns.records import Array, ListAsked, Listed, Stories
 
 _SAYING_LONG: Final = word_set("long last lasted run running duration time")
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
@@ -35,42 +34,44 @@ def duration_text(ms: int) -> str:
     return " ".join(filter(None, parts[:_MOST_UNITS]))
 
 
-def session_lasted(
-    reads: ColumnReads, plan: Plan, terms: StoryTerms, session_id: str
-) -> StoryAnswer | None:
-    """How long a session lasted that a question names; None: it asks about something else.
+def sessions_asked(plan: Plan, terms: StoryTerms, session_id: str) -> list[ListAsked]:
+    """The sessions of which a question may ask how long they lasted.
 
     Args:
-        reads: of the viewer.
         plan: of the question.
         terms: of it.
         session_id: in which it is asked.
-
-    Raises:
-        QueryTimeout: there was no answer in time.
-        GraphUnavailable: nobody holds the columns.
     """
-    for name in [session_id] if plan.session else terms.sessions:
-        left = set(terms.words) - ASKING_WORDS - _SAYING_LONG - {*words_in(name.lower())}
-        if left and not plan.session:
-            continue
-        asked = ListAsked(session=name, only_session=True)
-        listed = reads.listed(asked)
-        if listed.total:
-            last = reads.listed(asked._replace(newest_first=True)).ids[0]
-            ids = list(dict.fromkeys((listed.ids[0], last)))
-            return StoryAnswer(
-                plan=plan,
-                confidence=max(plan.confidence, READ_OFF),
-                order=ids,
-                relevance=dict.fromkeys(ids, READ_OFF),
-                type="value",
-                value=duration_text(listed.last_ms - listed.first_ms),
-                evidence=ids,
-                decides=True,
-                explained={},
-            )
-    return None
+    if plan.session:
+        return [ListAsked(session=session_id, only_session=True)]
+    telling = set(terms.words) - ASKING_WORDS - _SAYING_LONG
+    return [
+        ListAsked(session=name, only_session=True)
+        for name in terms.sessions
+        if telling <= {*words_in(name.lower())}
+    ]
+
+
+def session_lasted(plan: Plan, oldest: Listed, newest: Listed) -> StoryAnswer:
+    """How long a session lasted.
+
+    Args:
+        plan: of the question.
+        oldest: its events by time, at least one.
+        newest: the same, the newest first.
+    """
+    ids = list(dict.fromkeys((oldest.ids[0], newest.ids[0])))
+    return StoryAnswer(
+        plan=plan,
+        confidence=max(plan.confidence, READ_OFF),
+        order=ids,
+        relevance=dict.fromkeys(ids, READ_OFF),
+        type="value",
+        value=duration_text(oldest.last_ms - oldest.first_ms),
+        evidence=ids,
+        decides=True,
+        explained={},
+    )
 
 
 def stretch(stories: Stories, features: Features, plan: Plan, best: int) -> Array | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from api.retrieval.durations import session_lasted
+from api.retrieval.durations import session_lasted, sessions_asked
 from api.retrieval.fact_words import in_words_of_records
 from api.retrieval.intent import PERSONAL
 from api.retrieval.of_persons import preferred, profile_of, remarked
@@ -121,15 +121,14 @@ def _read_off(
     reads: ColumnReads, asking: Asking, plan: Plan, terms: StoryTerms, *, acts: Sequence[ListAsked]
 ) -> StoryAnswer | None:
     """The answer that needs no ranking; None: there is none."""
-    if plan.lasting:
-        lasted = session_lasted(reads, plan, terms, asking.session_id)
-        if lasted is not None:
-            return lasted
+    for sort in sessions_asked(plan, terms, asking.session_id) if plan.lasting else ():
+        if (listed := reads.listed(sort)).total:
+            return session_lasted(plan, listed, reads.listed(sort._replace(newest_first=True)))
     wanted = list_asked(asking.query, plan, terms, asking.session_id)
     if wanted is not None and (listed := reads.listed(wanted)).total:
         return list_answer(asking.query, plan, listed)
-    for one in acts:
-        if (listed := reads.listed(one)).total:
+    for sort in acts:
+        if (listed := reads.listed(sort)).total:
             return acts_answer(asking.query, plan, listed)
     return None
 

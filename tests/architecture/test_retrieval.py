@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 RETRIEVAL = ROOT / "api" / "retrieval"
 PURE = (
     "clock_times",
+    "durations",
     "fact_words",
     "graph_scores",
     "intent",
