@@ -99,9 +99,12 @@ _WHICH: Final = re.compile(
     re.IGNORECASE,
 )
 _HOW_MUCH: Final = re.compile(
-    r"^\W*(?:and\s+)?how\s+much\b.*\b(?:cost|costs|pay|paid|charged?|spen[dt])\b", re.IGNORECASE
+    r"^\W*(?:and\s+)?how\s+much\s+(?:money\s+)?(?:did|does|do|was|were|has|have|is|are)\b",
+    re.IGNORECASE,
 )
 _AMOUNT: Final = re.compile(r"\D{0,3}\d[\d.,]*(?:\s?\D{1,3})?")
+_BESIDE: Final = 1
+"""Words that a field's name may have beside what is asked for, as `fee_eur` has."""
 _SAME: Final = {
     stem_in(one): stem_in(other)
     for one, other in (
@@ -139,7 +142,7 @@ def _called(wanted: frozenset[str], fields: Iterator[_Field]) -> Value | None:
     """The first field of that name, or whose name is part of it, or holds it."""
     for field in fields if wanted else ():
         key = frozenset(map(_meaning, field.words))
-        if key <= wanted or wanted <= key:
+        if key <= wanted or (wanted <= key and len(key) <= len(wanted) + _BESIDE):
             return Value(field.value, [field.node_id])
     return None
 

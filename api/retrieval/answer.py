@@ -15,7 +15,7 @@ from api.read_schemas import SubgraphQuery
 from api.retrieval.channels import Outcome, Subgraph, Work, run_side_by_side
 from api.retrieval.gather import Gathered, Gathering, QueryAnalysis
 from api.retrieval.intent import PERSONAL, inferred_intents, path_intents, traversed_intents
-from api.retrieval.lessons import lessons_in
+from api.retrieval.lessons import lessons_in, share_a_root
 from api.retrieval.pending import pending_nodes
 from api.retrieval.personal import OF_LINES
 from api.retrieval.persons import Asking, Persons
@@ -343,9 +343,10 @@ class Retrieval:
         page = self._page
         ask = None if page.story is None else _SUMMARIES.get(page.story.plan.operator)
         first = next((page.nodes.get(ranked.node_id) for ranked in page.ranking), None)
-        if ask is None or first is None or first.label != EVENT.label:
+        if page.story is None or ask is None or first is None or first.label != EVENT.label:
             return None
-        shown = _Shown(first.properties["session_id"], first.node_id)
+        topic = page.story.plan.topic
+        shown = _Shown(first.properties["session_id"], first.node_id, topic)
         try:
             return self._context.read(
                 self._reader, lambda graph: ask(graph, self._context.scope, shown)
@@ -392,10 +393,11 @@ class Retrieval:
 
 
 class _Shown(NamedTuple):
-    """The first event of an answer."""
+    """The first event of an answer, and what the question is about."""
 
     session_id: str
     event_id: str
+    topic: str
 
 
 def _summarized(graph: GraphRead, scope: Scope, first: _Shown) -> str | None:
@@ -405,12 +407,14 @@ def _summarized(graph: GraphRead, scope: Scope, first: _Shown) -> str | None:
 
 
 def _learned(graph: GraphRead, scope: Scope, first: _Shown) -> str | None:
-    """What was learned from the failure that it is of."""
+    """What was learned from the failure that it is of, if that is the one that is asked about."""
     learned = [one.lesson for one in lessons_in(CauseReads(graph, scope).gists([first.session_id]))]
     proved = (
         lesson.text
         for lesson in learned
-        if first.event_id in (*lesson.failed_event_ids, *lesson.helped_by, *lesson.solved_event_ids)
+        if share_a_root(first.topic, f"{lesson.tool} {lesson.error}")
+        and first.event_id
+        in (*lesson.failed_event_ids, *lesson.helped_by, *lesson.solved_event_ids)
     )
     return next(proved, None)
 

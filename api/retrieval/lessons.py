@@ -8,7 +8,10 @@ from typing import NamedTuple
 
 import orjson
 
+from api.retrieval.plan_phrases import ASKING_WORDS
 from consolidation.summary_payloads import Lesson, parse_summary
+from enrichment.stems import same_root, stem_in, words_in
+from enrichment.vocabulary import STOP_WORDS
 from pipelines.graph.reads.walk import Gist
 from projections.errors import InvalidEvent
 
@@ -27,6 +30,13 @@ class Learned(NamedTuple):
     session_id: str
     summary_id: str
     same_story: bool = False
+
+
+def share_a_root(topic: str, told: str) -> bool:
+    """Whether one of the words that tell what a question is about is in a text, in any form."""
+    stems = {stem_in(word) for word in words_in(told.lower())}
+    words = (w for w in words_in(topic.lower()) if w not in STOP_WORDS | ASKING_WORDS)
+    return any(same_root(stem_in(word), other) for word in words for other in stems)
 
 
 def lessons_in(gists: Iterable[Gist]) -> Iterator[Learned]:

@@ -259,11 +259,16 @@ def _topic(text: str, timeless: str, operator: Operator) -> str:
     for row in _TABLE:
         if row.operator is operator:
             left = row.pattern.sub(_in_gaps, left)
+    if operator is Operator.VALUE_BEFORE:
+        left = _AT_THE_END.sub("", left)
     for chosen in (left, timeless, text):
         words = " ".join(chosen.split()).strip(" ?.!,:;")
         if re.search(r"\w{2}", words):
             return words
     return " ".join(text.split())
+
+
+_AT_THE_END: Final = re.compile(r"\s+before\W*$", re.IGNORECASE)
 
 
 def _in_gaps(match: re.Match[str]) -> str:

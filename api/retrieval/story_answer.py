@@ -136,8 +136,12 @@ def _proof(
     stories: Stories, features: Features, terms: StoryTerms, *, plan: Plan, order: Array
 ) -> _Proof:
     proof = _of_operator(stories, features, terms, plan=plan, order=order)
-    between = stretch(stories, features, plan, int(order[0])) if plan.lasting else None
-    return proof if between is None else proof._replace(evidence=between)
+    if not plan.lasting:
+        return proof
+    between = stretch(stories, features, plan, int(order[0]))
+    if between is None:
+        return proof._replace(is_known=False)
+    return proof._replace(evidence=between)
 
 
 def _of_operator(

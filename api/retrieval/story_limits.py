@@ -118,12 +118,17 @@ def facts_asked(
     """
     if plan.operator not in OF_FACTS:
         return []
-    stems = question_stems(plan.timeless)
     before = plan.operator is Operator.VALUE_BEFORE
+    stems = question_stems(plan.timeless) - (_FORMERLY if before else frozenset())
     chosen = _last_ended(facts, at_ms) if before else [fact for fact in facts if fact.holds(at_ms)]
     worth = {fact: _worth(fact, stems, terms.text) for fact in chosen}
     sure = [fact for fact in worth if worth[fact] >= SURE] or _only(chosen, stems)
     return sorted(sure, key=lambda fact: (-worth[fact], -fact.from_ms, fact.event_id))
+
+
+_FORMERLY: Final = frozenset(
+    map(stem_in, ("before", "previously", "formerly", "previous", "former"))
+)
 
 
 def _only(facts: Sequence[StoryFact], stems: frozenset[str]) -> list[StoryFact]:

@@ -84,7 +84,8 @@ def story_scores(features: Features, plan: Plan, chosen: Model | None = None) ->
     if features.names != chosen.features:
         raise ValueError("the ranker was trained on other features: make train-ranker")
     scores = features.matrix @ _weights(chosen, plan)
-    beyond = BEYOND_AN_ACT if features.is_an_act else BEYOND_LIMITS
+    is_certain = features.is_an_act or (plan.operator in VALUES and bool(features.facts))
+    beyond = BEYOND_AN_ACT if is_certain else BEYOND_LIMITS
     return numpy.asarray(scores + numpy.where(features.within, 0.0, beyond))
 
 

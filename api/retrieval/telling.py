@@ -60,7 +60,8 @@ def told(
             asking = asking._replace(query=meaning)
             meant = planned(reads, asking)
             other = _by_stories(reads, asking, meant, hits=hits, vector=vector)
-            if other.confidence > answer.confidence:
+            is_unsaid = answer.decides and answer.value is None
+            if other.confidence > answer.confidence or is_unsaid:
                 answer, question = other, PersonAsked(asking, meant, hits, vector)
         return answer if persons is None else _of_persons(persons, question, answer)
     if plan.operator is Operator.PROFILE:

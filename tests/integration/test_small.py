@@ -225,6 +225,17 @@ def test_another_edition_is_refused_on_the_same_ledger(small: Small) -> None:
     assert state.targets == {}
 
 
+def test_what_was_so_before_is_what_ended_and_no_other_number(small: Small) -> None:
+    for question, value in (
+        ("What was the timeout before?", "3"),
+        ("What is the timeout now?", "30"),
+        ("How much was refunded?", "84.00"),
+    ):
+        body = {"query": question, "session_id": "s", "agent_id": "a", "user_id": "*"}
+        answer = small.ask("POST", "/v1/query/subgraph", json=body)["answer"]
+        assert (question, answer["value"]) == (question, value)
+
+
 def known(small: Small) -> dict[str, list[tuple[str, str]]]:
     """What is known of a user: relations and targets."""
     page = small.run("user", "show", "cust-ana")

@@ -262,6 +262,7 @@ def test_every_operator_has_its_phrasings() -> None:
     [
         ("How was the broken printer fixed?", "the broken printer"),
         ("How often did the login fail?", "the login fail"),
+        ("What was the timeout before?", "the timeout"),
         ("What was Ana's previous address?", "What was Ana's address"),
         ("How long did the audit of Oslo take?", "the audit of Oslo"),
         ("What was the limit on 15 November?", "limit"),
