@@ -1,11 +1,12 @@
 """What a large language model is asked, and what of its answer is believed.
 
-Three tasks, each with a prompt, the JSON schema of its answer, and rules:
+Four tasks, each with a prompt, the JSON schema of its answer, and rules:
 
 - *summary*: text, speaker → summary, one sentence;
 - *extraction*: text, speaker → entities, at most 10 of name and type, and edges, at most 20 of
   source, target, relation, edge_type, fact and confidence;
-- *disambiguation*: entities, two of name, type and subtype → same, confidence.
+- *disambiguation*: entities, two of name, type and subtype → same, confidence;
+- *wording*: of what, text, longest → text, at most so many characters.
 
 A model that is asked for JSON of a schema may give anything. An answer without the right outer
 shape is none; an item that breaks a rule is left out and the others stay; and a name counts only
@@ -23,6 +24,7 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 
 import orjson
 
+from enrichment.grounded import is_grounded
 from enrichment.names import (
     MAX_FACT_CHARACTERS,
     MAX_FACTS,
@@ -40,8 +42,11 @@ from enrichment.vocabulary import (
     relation_name,
 )
 
-Task = Literal["summary", "extraction", "disambiguation"]
+Task = Literal["summary", "extraction", "disambiguation", "wording"]
 TASKS: Final[tuple[Task, ...]] = get_args(Task)
+DERIVING: Final[tuple[Task, ...]] = ("summary", "extraction")
+"""Of whose answers the graph is derived; what comes of the others is recorded as decisions."""
+WORDING: Final = "wording"
 
 DEFAULT_TYPE: Final = "concept"
 DEFAULT_CONFIDENCE: Final = 0.7
@@ -65,12 +70,15 @@ class Prompt(NamedTuple):
         schema: of the answer, in the subset of JSON Schema that servers understand (every field
             required, no bounds); `validated` judges.
         max_tokens: an answer that is longer is cut off, and so malformed.
+        kept: the answer is kept among the derivations; else the decision that it leads to is all
+            that has it.
     """
 
     version: int
     system: str
     schema: dict[str, Any]
     max_tokens: int
+    kept: bool = True
 
 
 def _object(**properties: Any) -> dict[str, Any]:
@@ -147,6 +155,20 @@ PROMPTS: Final[dict[Task, Prompt]] = {
         schema=_object(same={"type": "boolean"}, confidence=_NUMBER),
         max_tokens=60,
     ),
+    "wording": Prompt(
+        version=1,
+        system=_FRAME
+        + 'Its "text" has notes, line by line, on what "of" names. Tell somebody who was not there '
+        'what they say. Answer {"text": "..."}: three to six plain sentences in the language of '
+        'the notes, less than "longest" characters: what was wanted, what was done, what failed '
+        "and why, how it ended. Use the words of the notes. Write every name, number, date and "
+        "identifier exactly as it is written there, and none that is not. Say nothing that the "
+        "notes do not say, and nothing about anybody's health, religion, sexuality, politics or "
+        "origin. No lists, no headings.",
+        schema=_object(text=_TEXT),
+        max_tokens=800,
+        kept=False,
+    ),
 }
 
 
@@ -199,11 +221,40 @@ def validated(task: Task, question: Mapping[str, Any], answer: Any) -> dict[str,
             return _extraction(question, answer)
         case "disambiguation":
             return _disambiguation(answer)
+        case "wording":
+            return _grounded(question, answer)
 
 
 def is_same(answer: Mapping[str, Any] | None) -> bool:
     """Whether a validated disambiguation says, surely enough, that two are the same."""
     return answer is not None and answer["same"] and answer["confidence"] >= SAME_CONFIDENCE
+
+
+def is_ungrounded(task: Task, question: Mapping[str, Any], answer: Any) -> bool:
+    """Whether an answer that is not believed has the shape of one, and says more than it was told.
+
+    Args:
+        task: what was asked.
+        question: as it was put, `bounded`.
+        answer: decoded JSON, whatever it is.
+    """
+    return task == WORDING and isinstance(answer, Mapping) and bool(_lines(question, answer))
+
+
+def _grounded(question: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any] | None:
+    text = _lines(question, answer)
+    source = str(question.get("text") or "")
+    return {"text": text} if text is not None and is_grounded(text, source) else None
+
+
+def _lines(question: Mapping[str, Any], answer: Mapping[str, Any]) -> str | None:
+    """What is worded, without invisible characters; None when nothing, or too much, is left."""
+    text, longest = answer.get("text"), question.get("longest")
+    if not isinstance(text, str) or not isinstance(longest, int) or len(text) > 2 * longest:
+        return None
+    lines = (" ".join("".join(_characters(line)).split()) for line in text.splitlines())
+    worded = "\n".join(line for line in lines if line)
+    return worded if 1 <= len(worded) <= longest else None
 
 
 def _summary(answer: Mapping[str, Any]) -> dict[str, Any] | None:

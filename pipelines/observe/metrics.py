@@ -84,6 +84,7 @@ Signal = Literal["recurring_pattern", "entity_context", "retrieval_history"]
 LlmOutcome = Literal[
     "answered",
     "malformed",
+    "ungrounded",
     "timeout",
     "rate_limited",
     "server_error",
@@ -300,7 +301,8 @@ DEGRADED = _counter(
 LLM_QUESTIONS = _counter(
     "llm_questions_total",
     "Questions to the language model that were not answered before, by outcome: {outcome} "
-    "(refused: by the server, for good; suspended: not asked, after repeated failures).",
+    "(ungrounded: it says what it was not told; refused: by the server, for good; suspended: not "
+    "asked, after repeated failures).",
     outcome=get_args(LlmOutcome),
 )
 

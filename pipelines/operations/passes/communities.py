@@ -111,9 +111,9 @@ def decide_communities(
         decided_at = shown.decided_at if shown is not None else None
         if key in named:
             owner = owners[named[key].members[0].entity_id]
-            deciding.append(
-                _changed(deciding, tenant, key, named[key], owner=owner, before=decided_at)
-            )
+            chunks = _changed(deciding, tenant, key, named[key], owner=owner, before=decided_at)
+            report.worded += chunks[0].worded_by is not None
+            deciding.append([_decision(deciding, tenant, one, decided_at) for one in chunks])
         else:
             deciding.append(_gone(deciding, tenant, key, decided_at))
 
@@ -163,16 +163,18 @@ def _changed(
     *,
     owner: str,
     before: Position | None,
-) -> list[Event]:
-    """Decisions of all chunks of a community."""
+) -> list[CommunityChunk]:
+    """A community as it is decided, in chunks."""
     graph = deciding.graph
     central = list(dict.fromkeys(one.canonical_id for one in community.members))
     central = central[:DESCRIBED_MEMBERS]
     told = [one for one in community.members if one.canonical_id in central][:TOLD_MEMBERS]
     facts = _inner_facts(graph, [(tenant, one.entity_id) for one in told], owner, deciding.now_ms)
     text = community_text(community, _described(graph, tenant, told, facts, owner=owner), facts)
+    if deciding.words is not None:
+        text = deciding.words.community(text)
     members = [one.entity_id for one in community.members]
-    chunks = community_chunks(
+    return community_chunks(
         community_id,
         community,
         text,
@@ -180,7 +182,6 @@ def _changed(
         run_id=_run_id(tenant, community_id, community.fingerprint, before),
         user_id=user_of(owner),
     )
-    return [_decision(deciding, tenant, one, before) for one in chunks]
 
 
 def _gone(
