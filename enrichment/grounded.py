@@ -23,6 +23,12 @@ _JOINTS: Final = re.compile(r"[^\W_]+")
 _ABOUT_NUMBERS: Final = "-−+$€£¥₹%"  # noqa: RUF001  # a minus
 _IDENTIFIER: Final = re.compile(r"\w[._/\\@:+]\w|_")
 _SENTENCE_END: Final = re.compile(r"[.!?…:;]\s*[\"'(\[]*$|\n[\s\"'(\[*-]*$")
+_MARKS: Final = " \n\"'([*-"
+"""Before the first word."""
+_LOOK_BACK: Final = 8
+"""Characters, for the end of a sentence."""
+_LONGEST_NAME: Final = 8
+"""Words with capitals that may follow each other."""
 _QUOTED: Final = re.compile(r"\"([^\"\n]+)\"|`([^`\n]+)`|(?<!\w)'([^'\n]+(?:'\w[^'\n]*)*)'(?!\w)")
 _MARKUP: Final = re.compile(r"```|\*\*|__|\]\(|</?[a-z!]|^\s*[#>|]", re.IGNORECASE | re.MULTILINE)
 _QUOTES: Final = str.maketrans("“”„‟«»‘’‚‹›", '""""""\'\'\'\'\'')  # noqa: RUF001  # typographic
@@ -90,8 +96,9 @@ def is_grounded(text: str, source: str) -> bool:
     behind = 0
     for match in _TOKEN.finditer(text):
         token = match[0].removesuffix("'s")
-        begins = not text[: match.start()].strip() or bool(
-            _SENTENCE_END.search(text[max(0, match.start() - 8) : match.start()])
+        before = text[max(0, match.start() - _LOOK_BACK) : match.start()]
+        begins = _SENTENCE_END.search(before) is not None or (
+            match.start() <= _LOOK_BACK and not before.strip(_MARKS)
         )
         if not _is_told(token, told, begins=begins):
             return False
@@ -100,7 +107,9 @@ def is_grounded(text: str, source: str) -> bool:
         if token[:1].isupper() and not (begins and token.casefold() in _OPENERS):
             named.append(token)
         # each may have been named, and nobody called so
-        if len(named) > 1 and not _holds(told.text, " ".join(named)):
+        if len(named) > 1 and not (
+            len(named) <= _LONGEST_NAME and _holds(told.text, " ".join(named))
+        ):
             return False
         behind = match.start() + len(token)
     return True
@@ -171,7 +180,14 @@ def _quoted(text: str) -> Iterator[str]:
 def _holds(text: str, words: str) -> bool:
     """Whether a text in small letters has these words, and not as a part of others."""
     wanted = " ".join(words.casefold().split())
-    return re.search(rf"(?<!\w){re.escape(wanted)}(?!\w)", text) is not None
+    place = text.find(wanted)
+    while place >= 0:
+        end = place + len(wanted)
+        around = text[max(0, place - 1) : place] + text[end : end + 1]
+        if not any(letter.isalnum() or letter == "_" for letter in around):
+            return True
+        place = text.find(wanted, place + 1)
+    return False
 
 
 def _digits(text: str) -> bool:
