@@ -11,6 +11,7 @@ Four tasks, each with a prompt, the JSON schema of its answer, and rules:
 A model that is asked for JSON of a schema may give anything. An answer without the right outer
 shape is none; an item that breaks a rule is left out and the others stay; and a name counts only
 when the text or the speaker's name has it, for what a model knows from elsewhere no event has said.
+For the same reason a fact is left without a sentence that is not `is_grounded`, and words are none.
 `validated(task, question, validated(task, question, x))` is `validated(task, question, x)`, so an
 answer from a cache passes the same gate.
 """
@@ -114,7 +115,7 @@ PROMPTS: Final[dict[Task, Prompt]] = {
         max_tokens=200,
     ),
     "extraction": Prompt(
-        version=1,
+        version=2,
         system=_FRAME
         + 'Its "text" is part of a conversation, said by "speaker" (null: somebody who does not '
         "count). Find the entities that it names and the facts that it states about them.\n"
@@ -276,7 +277,8 @@ def _extraction(question: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[
     if not isinstance(entities, list | None) or not isinstance(edges, list | None):
         return None
     speaker = canonical_name(str(question.get("speaker") or ""))
-    text = _plain(f"{question.get('text') or ''}")
+    source = f"{question.get('text') or ''}"
+    text = _plain(source)
     named: dict[str, dict[str, str]] = {}
     for item in (entities or ())[: _LOOKED_AT * MAX_MENTIONS]:
         entity = _entity(item, text, speaker)
@@ -285,7 +287,7 @@ def _extraction(question: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[
     ends = {*named, speaker} - {""}
     stated: dict[tuple[str, str, str, str], dict[str, Any]] = {}
     for item in (edges or ())[: _LOOKED_AT * MAX_FACTS]:
-        edge = _edge(item, ends)
+        edge = _edge(item, ends, f"{source}\n{question.get('speaker') or ''}")
         if edge is not None and len(stated) < MAX_FACTS:
             key = (canonical_name(edge["source"]), edge["relation"])
             stated.setdefault((*key, canonical_name(edge["target"]), edge["edge_type"]), edge)
@@ -306,7 +308,7 @@ def _entity(item: Any, text: str, speaker: str) -> dict[str, str] | None:
     return {"name": name, "type": kind if kind in SUBTYPES else DEFAULT_TYPE}
 
 
-def _edge(item: Any, ends: set[str]) -> dict[str, Any] | None:
+def _edge(item: Any, ends: set[str], told: str) -> dict[str, Any] | None:
     if not isinstance(item, Mapping):
         return None
     source = _line(item.get("source"), _NAME_CHARACTERS)
@@ -327,12 +329,13 @@ def _edge(item: Any, ends: set[str]) -> dict[str, Any] | None:
     share = DEFAULT_CONFIDENCE if confidence is None else _share(confidence)
     if share is None:
         return None
+    fact = _line(item.get("fact"), MAX_FACT_CHARACTERS)
     return {
         "source": source,
         "target": target,
         "relation": relation,
         "edge_type": edge_type,
-        "fact": _line(item.get("fact"), MAX_FACT_CHARACTERS),
+        "fact": fact if fact and is_grounded(fact, told) else None,
         "confidence": share,
     }
 

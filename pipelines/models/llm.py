@@ -36,6 +36,7 @@ from enrichment.prompts import (
     DERIVING,
     PROMPTS,
     TASKS,
+    WORDING,
     Task,
     bounded,
     is_ungrounded,
@@ -277,7 +278,7 @@ class ChatModel(LanguageModel):
 
     def _asked(self, digest: Digest, task: Task, question: dict[str, Any]) -> dict[str, Any] | None:
         if not self._breaker.allows():
-            _count_degraded("suspended")
+            _count_degraded(task, "suspended")
             return None
         prompt = PROMPTS[task]
         try:
@@ -292,12 +293,13 @@ class ChatModel(LanguageModel):
             if self._closed.done():
                 raise Stopped from None
             self._note(task, error)
-            _count_degraded(error.outcome)
+            _count_degraded(task, error.outcome)
             return None
         self._breaker.succeeded()
         answer = validated(task, question, raw)
         if answer is None:
-            _count_degraded("ungrounded" if is_ungrounded(task, question, raw) else "malformed")
+            more = is_ungrounded(task, question, raw)
+            _count_degraded(task, "ungrounded" if more else "malformed")
             return None
         metrics.LLM_QUESTIONS.labels(outcome="answered").inc()
         if not prompt.kept:
@@ -361,9 +363,9 @@ def _read(task: Task, question: dict[str, Any], data: bytes) -> dict[str, Any] |
         return None
 
 
-def _count_degraded(outcome: metrics.LlmOutcome) -> None:
-    metrics.LLM_QUESTIONS.labels(outcome=outcome).inc()
-    metrics.DEGRADED.labels(kind="llm").inc()
+def _count_degraded(task: Task, outcome: metrics.LlmOutcome) -> None:
+    # what a pass words is counted apart from events
+    metrics.count_unanswered(WORDING if task == WORDING else "llm", outcome)
 
 
 _backoff = wait_random_exponential(multiplier=_FIRST_WAIT_S, max=_LONGEST_BACKOFF_S)

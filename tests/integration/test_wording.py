@@ -109,7 +109,7 @@ def events_of(live: Passing) -> list[Event]:
 
 
 def degraded() -> float:
-    return float(metrics.DEGRADED.labels(kind="llm")._value.get())
+    return float(metrics.DEGRADED.labels(kind="wording")._value.get())
 
 
 def ungrounded() -> float:

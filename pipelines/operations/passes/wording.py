@@ -78,8 +78,7 @@ class Words:
     def _texts(self, questions: Sequence[Mapping[str, Any] | None]) -> list[str | None]:
         batch = [question for question in questions if question is not None]
         if self._left_s <= 0:
-            metrics.LLM_QUESTIONS.labels(outcome="suspended").inc(len(batch))
-            metrics.DEGRADED.labels(kind="llm").inc(len(batch))
+            metrics.count_unanswered(WORDING, "suspended", len(batch))
             return [None] * len(questions)
         begun_s = self._now()
         answers = iter(self._model.answers([(WORDING, question) for question in batch]))

@@ -314,6 +314,22 @@ def test_what_passed_the_gate_passes_it_unchanged(answer: Any) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("fact", "believed"),
+    [
+        ("Melanie knows that Caroline works in Berlin.", True),
+        ("Caroline works at Acme Corp. since 2019.", False),
+        ("Caroline works at Acme Corp. with Mallory.", False),
+        ("Caroline works at Acme Corp. in spite of her cancer.", False),
+    ],
+)
+def test_a_fact_stays_without_a_sentence_that_says_more_than_the_text(
+    fact: str, believed: bool
+) -> None:
+    (edge,) = edges({**EDGE, "fact": fact})
+    assert (edge["relation"], edge["fact"]) == ("works_at", fact if believed else None)
+
+
 # questions
 
 
