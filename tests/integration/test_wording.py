@@ -258,7 +258,8 @@ def test_what_is_not_believed_leaves_the_rules_words_and_is_counted(
     server.does(behaviour)
     live.words = words()
     before, more = degraded(), ungrounded()
-    assert live.run().worded == 0
+    report = live.run()
+    assert (report.worded, report.unworded) == (0, 3)
     assert [contents(live, level) for level in (1, 2, 3)] == by_rules(live)
     assert (degraded() - before, ungrounded() - more) == (3, 3 if says_more else 0)
 
@@ -306,7 +307,11 @@ def test_a_slow_model_is_asked_no_more_once_its_share_of_the_time_is_over(
     before = degraded()
     report = live.run()
     assert (report.complete, report.sessions_written) == (True, 9)
-    assert (report.worded, degraded() - before) == (8, 2)  # of two times four at once
+    assert (report.worded, report.unworded, degraded() - before) == (
+        8,
+        2,
+        2,
+    )  # of two times four at once
 
 
 def test_communities_are_worded_under_their_names(
@@ -320,7 +325,7 @@ def test_communities_are_worded_under_their_names(
     assert node.values["worded_by"] == BY
     assert node.values["summary"].startswith(WORDED)
     assert "Caroline" in node.values["name"]
-    asked = len(server.asked)
+    asked, live.words = len(server.asked), words()
     assert (live.run(now_ms=NOW_MS + 2 * DAY_MS).worded, len(server.asked)) == (0, asked)
 
 

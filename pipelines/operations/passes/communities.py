@@ -111,9 +111,9 @@ def decide_communities(
         decided_at = shown.decided_at if shown is not None else None
         if key in named:
             owner = owners[named[key].members[0].entity_id]
-            chunks = _changed(deciding, tenant, key, named[key], owner=owner, before=decided_at)
-            report.worded += chunks[0].worded_by is not None
-            deciding.append([_decision(deciding, tenant, one, decided_at) for one in chunks])
+            deciding.append(
+                _changed(deciding, tenant, key, named[key], owner=owner, before=decided_at)
+            )
         else:
             deciding.append(_gone(deciding, tenant, key, decided_at))
 
@@ -163,8 +163,8 @@ def _changed(
     *,
     owner: str,
     before: Position | None,
-) -> list[CommunityChunk]:
-    """A community as it is decided, in chunks."""
+) -> list[Event]:
+    """Decisions of all chunks of a community."""
     graph = deciding.graph
     central = list(dict.fromkeys(one.canonical_id for one in community.members))
     central = central[:DESCRIBED_MEMBERS]
@@ -174,7 +174,7 @@ def _changed(
     if deciding.words is not None:
         text = deciding.words.community(text)
     members = [one.entity_id for one in community.members]
-    return community_chunks(
+    chunks = community_chunks(
         community_id,
         community,
         text,
@@ -182,6 +182,7 @@ def _changed(
         run_id=_run_id(tenant, community_id, community.fingerprint, before),
         user_id=user_of(owner),
     )
+    return [_decision(deciding, tenant, one, before) for one in chunks]
 
 
 def _gone(

@@ -39,6 +39,7 @@ class PassReport:
         complete: it had time for all that there was to do.
         told: sessions of one user that were summarised.
         worded: summaries and communities that a language model worded.
+        unworded: that it was to word, and the rules did.
     """
 
     sessions: int = 0
@@ -50,6 +51,7 @@ class PassReport:
     communities_written: int = 0
     traits_written: int = 0
     worded: int = 0
+    unworded: int = 0
     events_forgotten: dict[str, int] = field(default_factory=dict)
     pairs_dropped: int = 0
     entities_archived: int = 0

@@ -106,6 +106,8 @@ class Pass:
                 break
             parts = (self._policy_of, self._communities)
             report.add(_TenantPass(tenant, of_tenant, deciding, *parts).run())
+        if self.words is not None:
+            report.worded, report.unworded = self.words.worded, self.words.unworded
         return report
 
 

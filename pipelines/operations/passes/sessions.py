@@ -154,7 +154,7 @@ def decide_sessions(
                 return
             report.sessions += len(part)
             told = [_told(deciding, scope.tenant, one) for one in islice(changed, len(part))]
-            for session in _worded(deciding, told, report):
+            for session in _worded(deciding, told):
                 deciding.append(_decisions(deciding, scope.tenant, session, linking, report=report))
 
 
@@ -269,7 +269,7 @@ def _told(deciding: Deciding, tenant: str, changed: _Changed) -> _Told:
     return _Told(changed, parts, sessions)
 
 
-def _worded(deciding: Deciding, told: Sequence[_Told], report: PassReport) -> Sequence[_Told]:
+def _worded(deciding: Deciding, told: Sequence[_Told]) -> Sequence[_Told]:
     """Sessions with the words of a model, if there is one: those that have none of one yet."""
     words = deciding.words
     if words is None:
@@ -281,7 +281,6 @@ def _worded(deciding: Deciding, told: Sequence[_Told], report: PassReport) -> Se
         if summary.worded_by is None
     }
     texts = dict(zip(by_rules, words.summaries(list(by_rules.values())), strict=True))
-    report.worded += sum(summary.worded_by is not None for summary in texts.values())
     return [
         session._replace(
             sessions={own_id: texts.get(own_id, one) for own_id, one in session.sessions.items()}
@@ -353,12 +352,13 @@ def decide_agents(deciding: Deciding, report: PassReport) -> None:
         if not deciding.in_time():
             report.complete = False
             return
-        report.agents_written += _decide_agent(deciding, part, report)
+        report.agents_written += _decide_agent(deciding, *part)
 
 
-def _decide_agent(deciding: Deciding, part: AgentPart, report: PassReport) -> bool:
+def _decide_agent(
+    deciding: Deciding, tenant: str, agent_id: str, user_ids: tuple[str, ...]
+) -> bool:
     """Decide about an agent, if a user's sessions of it say something new."""
-    tenant, agent_id, user_ids = part
     own_id = summary_id(tenant, "agent", agent_id, user_ids)
     sessions, totals = _agent_sessions(deciding.graph, (tenant, own_id))
     digest, before = _recorded_agent(deciding, (tenant, own_id))
@@ -371,7 +371,6 @@ def _decide_agent(deciding: Deciding, part: AgentPart, report: PassReport) -> bo
         return False
     if deciding.words is not None:
         (summary,) = deciding.words.summaries([summary])
-        report.worded += summary.worded_by is not None
     deciding.append(
         [_decision(deciding, tenant, own_id, AgentDecided(summary=summary), before=before)]
     )

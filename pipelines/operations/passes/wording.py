@@ -36,6 +36,7 @@ class Words:
     Attributes:
         by: who words: the model, and the version of the prompt.
         at_once: how many questions are best put together.
+        worded, unworded: questions so far that it answered, and that it did not.
     """
 
     def __init__(
@@ -50,6 +51,8 @@ class Words:
         shown = "".join(letter for letter in name if letter.isprintable())
         self.by: str = f"{shown}@{versions((WORDING,))}"
         self.at_once: int = _TOGETHER * concurrency
+        self.worded = 0
+        self.unworded = 0
         self._model = model
         self._left_s = within_s
         self._now = now
@@ -77,13 +80,17 @@ class Words:
 
     def _texts(self, questions: Sequence[Mapping[str, Any] | None]) -> list[str | None]:
         batch = [question for question in questions if question is not None]
+        self.unworded += len(batch)  # for the time being
         if self._left_s <= 0:
             metrics.count_unanswered(WORDING, "suspended", len(batch))
             return [None] * len(questions)
         begun_s = self._now()
-        answers = iter(self._model.answers([(WORDING, question) for question in batch]))
+        answers = self._model.answers([(WORDING, question) for question in batch])
         self._left_s -= self._now() - begun_s
+        believed = len(batch) - answers.count(None)
+        self.worded += believed
+        self.unworded -= believed
         if self._left_s <= 0:
             logger.warning("the rest of the pass is worded by rules", waited_for=self.by)
-        told = [None if question is None else next(answers) for question in questions]
-        return [None if answer is None else answer["text"] for answer in told]
+        texts = iter(None if answer is None else answer["text"] for answer in answers)
+        return [None if question is None else next(texts) for question in questions]
