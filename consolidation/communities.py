@@ -279,6 +279,7 @@ def community_chunks(
             summary=text.summary if chunk == 0 else None,
             centroid=centroid if chunk == 0 else None,
             user_id=user_id if chunk == 0 else None,
+            worded_by=text.worded_by if chunk == 0 else None,
         )
         for chunk, start in enumerate(starts)
     ]

@@ -20,6 +20,7 @@ from consolidation.payloads import (
 )
 from consolidation.summary_payloads import (
     AgentSummary,
+    EpisodeSummary,
     Scope,
     SessionSummary,
     Summary,
@@ -321,6 +322,7 @@ def _node(
             "session_id": None if isinstance(summary, AgentSummary) else summary.session_id,
             "user_ids": summary.user_ids,
             "content": summary.content,
+            "worded_by": None if isinstance(summary, EpisodeSummary) else summary.worded_by,
             "level": LEVELS[summary.scope],
             "event_count": summary.event_count,
             "importance_total": summary.importance_total,
@@ -422,6 +424,7 @@ class Communities:
             values={
                 "name": text.name if text else None,
                 "summary": text.summary if text else None,
+                "worded_by": text.worded_by if text else None,
                 "fingerprint": decided.fingerprint,
                 "member_count": decided.member_count,
                 "user_id": decided.user_id,

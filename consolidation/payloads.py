@@ -22,6 +22,7 @@ from consolidation.summary_payloads import (
     Name,
     SessionSummary,
     UserIds,
+    WordedBy,
 )
 from projections.records import (
     PART,
@@ -297,10 +298,14 @@ def _vector(value: Any) -> bytes:
 
 
 class CommunityText(NamedTuple):
-    """What a community says of itself: at most MAX_NAME_CHARACTERS, MAX_SUMMARY_CHARACTERS."""
+    """What a community says of itself: at most MAX_NAME_CHARACTERS, MAX_SUMMARY_CHARACTERS.
+
+    `worded_by`: the language model that worded the summary; None: the rules did.
+    """
 
     name: str
     summary: str
+    worded_by: str | None = None
 
 
 def _true(gone: bool) -> bool:
@@ -333,6 +338,7 @@ class CommunityChunk(Record):
         user_id: in chunk 0: whose facts made it; None: facts without a user.
         user_ids: in chunk 0: whose facts it tells and whose entities it names; None: nobody wrote
             it down, as it was before.
+        worded_by: in chunk 0: the language model that worded the summary; None: the rules did.
     """
 
     kind: Literal["community"] = "community"
@@ -350,6 +356,7 @@ class CommunityChunk(Record):
     )
     user_id: Name | None = None
     user_ids: UserIds | None = None
+    worded_by: WordedBy | None = None
 
     @model_validator(mode="after")
     def _adds_up(self) -> CommunityChunk:
@@ -365,7 +372,7 @@ class CommunityChunk(Record):
 
     @model_validator(mode="after")
     def _said_once(self) -> CommunityChunk:
-        for field in ("name", "summary", "centroid", "user_id", "user_ids"):
+        for field in ("name", "summary", "centroid", "user_id", "user_ids", "worded_by"):
             if self.chunk and getattr(self, field) is not None:
                 raise broken(field, "in chunk 0 alone")
         for field in ("name", "summary"):
@@ -378,7 +385,7 @@ class CommunityChunk(Record):
         """Name and summary; None in other chunks than the first."""
         if self.name is None or self.summary is None:
             return None
-        return CommunityText(self.name, self.summary)
+        return CommunityText(self.name, self.summary, self.worded_by)
 
 
 def parse_community(payload: Any) -> CommunityChunk | CommunityGone:

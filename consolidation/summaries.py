@@ -337,13 +337,13 @@ def content_of(overview: Overview, opening: str, characters: int) -> str:
     As many as there is room for, the best before the others.
     """
     lines = [_who_and_what(overview, opening)]
-    dated = _day(overview.started_at_ms) != _day(overview.ended_at_ms)
+    dated = day(overview.started_at_ms) != day(overview.ended_at_ms)
     left = characters - len(lines[0])
     fitting: dict[Highlight, str] = {}
     for highlight in overview.highlights:
         line = highlight.text
         if dated:
-            line = f"{_day(highlight.occurred_at_ms)} {line}"
+            line = f"{day(highlight.occurred_at_ms)} {line}"
         if len(line) < left:
             fitting[highlight] = line
             left -= len(line) + 1
@@ -353,11 +353,12 @@ def content_of(overview: Overview, opening: str, characters: int) -> str:
 
 def days(overview: Overview) -> str:
     """The day of the events, or the first and the last."""
-    first, last = _day(overview.started_at_ms), _day(overview.ended_at_ms)
+    first, last = day(overview.started_at_ms), day(overview.ended_at_ms)
     return first if first == last else f"{first} to {last}"
 
 
-def _day(ms: int) -> str:
+def day(ms: int) -> str:
+    """The day of a time, as summaries write it."""
     return timestamp_text(ms)[:10]
 
 

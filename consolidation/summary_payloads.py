@@ -74,7 +74,12 @@ MAX_HELPING: Final = 4
 HighlightKind = Literal["request", "action", "failure", "resolution", "outcome", "said", "happened"]
 KINDS: Final[tuple[HighlightKind, ...]] = get_args(HighlightKind)
 
+WORDED_BY_CHARACTERS: Final = 240
+"""Of the name of a language model and the version of its prompt."""
+
 Name = Annotated[str, Text(MAX_NAME_CHARACTERS)]
+WordedBy = Annotated[str, Text(WORDED_BY_CHARACTERS)]
+"""The language model that worded something, and the version of its prompt."""
 ShortName = Annotated[str, Text(NAME_CHARACTERS)]
 Count = Annotated[Whole, Field(ge=1)]
 UserIds = Annotated[Different[Name], Field(max_length=MAX_USERS)]
@@ -299,8 +304,9 @@ class SessionSummary(Overview):
     Attributes:
         session_id: of the episodes.
         episode_count: at least 1.
-        content: likewise.
+        content: likewise; or behind the first line what a language model made of the rest.
         digest: of the episodes' digests.
+        worded_by: that model; None: the words are those of the rules.
     """
 
     scope: Literal["session"] = "session"
@@ -308,6 +314,7 @@ class SessionSummary(Overview):
     episode_count: Count
     content: Annotated[str, Text(CONTENT_CHARACTERS)]
     digest: Hash
+    worded_by: WordedBy | None = None
 
     @property
     def scope_id(self) -> str:
@@ -322,7 +329,7 @@ class AgentSummary(Overview):
         agent_id: that took part in them.
         session_count: of all its sessions, at least 1. The other counts and the times are of all of
             them, too, the rest of those it was made from.
-        content: likewise.
+        content, worded_by: likewise.
         digest: of the digests of those, and of the totals.
     """
 
@@ -331,6 +338,7 @@ class AgentSummary(Overview):
     session_count: Count
     content: Annotated[str, Text(CONTENT_CHARACTERS)]
     digest: Hash
+    worded_by: WordedBy | None = None
 
     @property
     def scope_id(self) -> str:

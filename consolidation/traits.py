@@ -28,6 +28,7 @@ from consolidation.payloads import (
 from consolidation.sources import Mentioned, SourceEvent
 from consolidation.summary_payloads import SUMMARY_DIGEST_BYTES, summary_id
 from enrichment.event_kinds import EventKind, type_words
+from enrichment.grounded import is_protected
 from enrichment.patterns import identifiers
 from enrichment.persons import USER_ROLES
 from enrichment.vocabulary import cut
@@ -64,24 +65,6 @@ _HOURS: Final = 6
 """Of a part of a day."""
 _DAYS: Final = ("Mondays", "Tuesdays", "Wednesdays", "Thursdays", "Fridays", "Saturdays", "Sundays")
 
-_PROTECTED: Final = re.compile(
-    r"(?<!\w)(?:"
-    # health
-    r"health|medic(?:al|ation|ine)|doctor|hospital|clinic|therap|psych|diagnos|illness|disease|"
-    r"disab|cancer|diabet|depress|anxiety|pregnan|hiv|aids|allerg|surgery|patient|symptom|addict|"
-    # religion
-    r"relig|church|mosque|synagogue|temple|christian|catholic|protestant|muslim|islam|jew(?:s|ish)|"
-    r"judais|hindu|buddhis|sikh|atheis|bible|quran|koran|torah|pray|kosher|halal|ramadan|"
-    # orientation
-    r"gay|lesbian|bisexual|homosexual|heterosexual|queer|lgbt|transgender|sexual|"
-    # politics
-    r"politic|election|democrat|republican|conservativ|socialis|communis|liberal|labou?r party|"
-    r"left-wing|right-wing|trade union|parliament|"
-    # ethnicity
-    r"ethnic|racial|race(?!\w)|immigra|refugee|indigenous|native american|latin[oax]|hispanic|"
-    r"african american|asian american|roma(?!\w)"
-    r")"
-)
 _WORD: Final = re.compile(r"[^\W\d_]+")
 PERSON: Final = "person"
 _NOT_OF_INTEREST: Final = frozenset((PERSON, "group"))
@@ -375,11 +358,3 @@ def _may_interest(thing: Mentioned) -> bool:
         and not identifiers(thing.name)
         and not is_protected(thing.name)
     )
-
-
-def is_protected(text: str) -> bool:
-    """Whether a text speaks of health, religion, orientation, politics or ethnicity.
-
-    What is said in such a sentence is nobody's to conclude anything from, so it errs on that side.
-    """
-    return _PROTECTED.search(text.casefold()) is not None

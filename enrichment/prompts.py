@@ -1,15 +1,17 @@
 """What a large language model is asked, and what of its answer is believed.
 
-Three tasks, each with a prompt, the JSON schema of its answer, and rules:
+Four tasks, each with a prompt, the JSON schema of its answer, and rules:
 
 - *summary*: text, speaker → summary, one sentence;
 - *extraction*: text, speaker → entities, at most 10 of name and type, and edges, at most 20 of
   source, target, relation, edge_type, fact and confidence;
-- *disambiguation*: entities, two of name, type and subtype → same, confidence.
+- *disambiguation*: entities, two of name, type and subtype → same, confidence;
+- *wording*: of what, text, longest → text, at most so many characters.
 
 A model that is asked for JSON of a schema may give anything. An answer without the right outer
 shape is none; an item that breaks a rule is left out and the others stay; and a name counts only
 when the text or the speaker's name has it, for what a model knows from elsewhere no event has said.
+For the same reason a fact is left without a sentence that is not `is_grounded`, and words are none.
 `validated(task, question, validated(task, question, x))` is `validated(task, question, x)`, so an
 answer from a cache passes the same gate.
 """
@@ -23,6 +25,7 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 
 import orjson
 
+from enrichment.grounded import is_grounded
 from enrichment.names import (
     MAX_FACT_CHARACTERS,
     MAX_FACTS,
@@ -40,8 +43,11 @@ from enrichment.vocabulary import (
     relation_name,
 )
 
-Task = Literal["summary", "extraction", "disambiguation"]
+Task = Literal["summary", "extraction", "disambiguation", "wording"]
 TASKS: Final[tuple[Task, ...]] = get_args(Task)
+DERIVING: Final[tuple[Task, ...]] = ("summary", "extraction")
+"""Of whose answers the graph is derived; what comes of the others is recorded as decisions."""
+WORDING: Final = "wording"
 
 DEFAULT_TYPE: Final = "concept"
 DEFAULT_CONFIDENCE: Final = 0.7
@@ -65,12 +71,15 @@ class Prompt(NamedTuple):
         schema: of the answer, in the subset of JSON Schema that servers understand (every field
             required, no bounds); `validated` judges.
         max_tokens: an answer that is longer is cut off, and so malformed.
+        kept: the answer is kept among the derivations; else the decision that it leads to is all
+            that has it.
     """
 
     version: int
     system: str
     schema: dict[str, Any]
     max_tokens: int
+    kept: bool = True
 
 
 def _object(**properties: Any) -> dict[str, Any]:
@@ -106,7 +115,7 @@ PROMPTS: Final[dict[Task, Prompt]] = {
         max_tokens=200,
     ),
     "extraction": Prompt(
-        version=1,
+        version=2,
         system=_FRAME
         + 'Its "text" is part of a conversation, said by "speaker" (null: somebody who does not '
         "count). Find the entities that it names and the facts that it states about them.\n"
@@ -146,6 +155,20 @@ PROMPTS: Final[dict[Task, Prompt]] = {
         'are not the same. If in doubt, no. Answer {"same": true or false, "confidence": 0 to 1}.',
         schema=_object(same={"type": "boolean"}, confidence=_NUMBER),
         max_tokens=60,
+    ),
+    "wording": Prompt(
+        version=1,
+        system=_FRAME
+        + 'Its "text" has notes, line by line, on what "of" names. Tell somebody who was not there '
+        'what they say. Answer {"text": "..."}: three to six plain sentences in the language of '
+        'the notes, less than "longest" characters: what was wanted, what was done, what failed '
+        "and why, how it ended. Use the words of the notes. Write every name, number, date and "
+        "identifier exactly as it is written there, and none that is not. Say nothing that the "
+        "notes do not say, and nothing about anybody's health, religion, sexuality, politics or "
+        "origin. No lists, no headings.",
+        schema=_object(text=_TEXT),
+        max_tokens=800,
+        kept=False,
     ),
 }
 
@@ -199,11 +222,40 @@ def validated(task: Task, question: Mapping[str, Any], answer: Any) -> dict[str,
             return _extraction(question, answer)
         case "disambiguation":
             return _disambiguation(answer)
+        case "wording":
+            return _grounded(question, answer)
 
 
 def is_same(answer: Mapping[str, Any] | None) -> bool:
     """Whether a validated disambiguation says, surely enough, that two are the same."""
     return answer is not None and answer["same"] and answer["confidence"] >= SAME_CONFIDENCE
+
+
+def is_ungrounded(task: Task, question: Mapping[str, Any], answer: Any) -> bool:
+    """Whether an answer that is not believed has the shape of one, and says more than it was told.
+
+    Args:
+        task: what was asked.
+        question: as it was put, `bounded`.
+        answer: decoded JSON, whatever it is.
+    """
+    return task == WORDING and isinstance(answer, Mapping) and bool(_lines(question, answer))
+
+
+def _grounded(question: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any] | None:
+    text = _lines(question, answer)
+    source = str(question.get("text") or "")
+    return {"text": text} if text is not None and is_grounded(text, source) else None
+
+
+def _lines(question: Mapping[str, Any], answer: Mapping[str, Any]) -> str | None:
+    """What is worded, without invisible characters; None when nothing, or too much, is left."""
+    text, longest = answer.get("text"), question.get("longest")
+    if not isinstance(text, str) or not isinstance(longest, int) or len(text) > 2 * longest:
+        return None
+    lines = (" ".join("".join(_characters(line)).split()) for line in text.splitlines())
+    worded = "\n".join(line for line in lines if line)
+    return worded if 1 <= len(worded) <= longest else None
 
 
 def _summary(answer: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -225,7 +277,8 @@ def _extraction(question: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[
     if not isinstance(entities, list | None) or not isinstance(edges, list | None):
         return None
     speaker = canonical_name(str(question.get("speaker") or ""))
-    text = _plain(f"{question.get('text') or ''}")
+    source = f"{question.get('text') or ''}"
+    text = _plain(source)
     named: dict[str, dict[str, str]] = {}
     for item in (entities or ())[: _LOOKED_AT * MAX_MENTIONS]:
         entity = _entity(item, text, speaker)
@@ -234,7 +287,7 @@ def _extraction(question: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[
     ends = {*named, speaker} - {""}
     stated: dict[tuple[str, str, str, str], dict[str, Any]] = {}
     for item in (edges or ())[: _LOOKED_AT * MAX_FACTS]:
-        edge = _edge(item, ends)
+        edge = _edge(item, ends, f"{source}\n{question.get('speaker') or ''}")
         if edge is not None and len(stated) < MAX_FACTS:
             key = (canonical_name(edge["source"]), edge["relation"])
             stated.setdefault((*key, canonical_name(edge["target"]), edge["edge_type"]), edge)
@@ -255,7 +308,7 @@ def _entity(item: Any, text: str, speaker: str) -> dict[str, str] | None:
     return {"name": name, "type": kind if kind in SUBTYPES else DEFAULT_TYPE}
 
 
-def _edge(item: Any, ends: set[str]) -> dict[str, Any] | None:
+def _edge(item: Any, ends: set[str], told: str) -> dict[str, Any] | None:
     if not isinstance(item, Mapping):
         return None
     source = _line(item.get("source"), _NAME_CHARACTERS)
@@ -276,12 +329,13 @@ def _edge(item: Any, ends: set[str]) -> dict[str, Any] | None:
     share = DEFAULT_CONFIDENCE if confidence is None else _share(confidence)
     if share is None:
         return None
+    fact = _line(item.get("fact"), MAX_FACT_CHARACTERS)
     return {
         "source": source,
         "target": target,
         "relation": relation,
         "edge_type": edge_type,
-        "fact": _line(item.get("fact"), MAX_FACT_CHARACTERS),
+        "fact": fact if fact and is_grounded(fact, told) else None,
         "confidence": share,
     }
 

@@ -389,6 +389,7 @@ SUMMARY: Final = NodeRow(
         _decided("session_id", Kind.STRING),
         _decided("user_ids", Kind.STRINGS),
         _decided("content", Kind.STRING),
+        _decided("worded_by", Kind.STRING),
         _decided("level", Kind.INTEGER),
         _decided("event_count", Kind.INTEGER),
         _decided("importance_total", Kind.INTEGER),
@@ -415,6 +416,7 @@ COMMUNITY: Final = NodeRow(
     properties=(
         _decided("name", Kind.STRING),
         _decided("summary", Kind.STRING),
+        _decided("worded_by", Kind.STRING),
         _decided("fingerprint", Kind.STRING),
         _decided("member_count", Kind.INTEGER),
         _decided("user_id", Kind.STRING),

@@ -19,6 +19,7 @@ from pipelines.ledger.ledger import Appended
 from pipelines.operations.passes.deciding import PassReport
 from pipelines.operations.passes.run import CommunitySettings, Pass
 from pipelines.operations.passes.scopes import PassScope
+from pipelines.operations.passes.wording import Words
 from pipelines.work.runner import Runner
 from projections.errors import EventConflict
 from projections.events import Event
@@ -55,6 +56,7 @@ class Passing:
 
     settings = CommunitySettings()
     policy: RetentionPolicy | None = None
+    words: Words | None = None
 
     def __init__(self, ledger: Any = None, graph: Graph | None = None) -> None:
         in_memory = FakeLedger(FakeServer(now_ms=ARRIVED_MS), partitions=PARTITIONS)
@@ -119,6 +121,7 @@ class Passing:
             communities=self.settings,
             anew=anew,
         )
+        made.words = self.words
         return made.run_scopes(scopes) if scopes else made.run()
 
     @property

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from enrichment.prompts import TASKS, versions
+from enrichment.prompts import DERIVING, versions
 from projections.errors import ModelUnavailable
 from projections.events import canonical_json, content_digest
 
@@ -128,7 +128,7 @@ def with_settings(names: str, settings: Settings) -> str:
 
 def language_model_in_use(settings: Settings) -> str | None:
     """The language model that adds to the graph, with the versions of its prompts; None: off."""
-    derives = tuple(task for task in TASKS if task in settings.llm_tasks and task != SAMENESS)
+    derives = tuple(task for task in DERIVING if task in settings.llm_tasks)
     if settings.llm_url is None or settings.llm_model is None or not derives:
         return None
     return f"{settings.llm_model}@{versions(derives)}/{settings.llm_max_characters}"

@@ -33,10 +33,13 @@ from tenacity import (
 
 from enrichment.ports import LanguageModel
 from enrichment.prompts import (
+    DERIVING,
     PROMPTS,
     TASKS,
+    WORDING,
     Task,
     bounded,
+    is_ungrounded,
     messages,
     validated,
     versions,
@@ -157,7 +160,7 @@ class ChatModel(LanguageModel):
 
     Attributes:
         revision: of what is derived with it: another one is another graph. Empty when it only
-            disambiguates, which is recorded and not derived.
+            answers what is recorded and not derived.
     """
 
     def __init__(
@@ -175,7 +178,7 @@ class ChatModel(LanguageModel):
     ) -> None:
         self.model: str = model
         self.tasks: tuple[Task, ...] = tuple(task for task in TASKS if task in tasks)
-        derives = tuple(task for task in self.tasks if task != "disambiguation")
+        derives = tuple(task for task in self.tasks if task in DERIVING)
         self.revision: str = f"{versions(derives)}/{max_characters}" if derives else ""
         self._completions = completions
         self._answers = answers
@@ -201,8 +204,8 @@ class ChatModel(LanguageModel):
     ) -> list[dict[str, Any] | None]:
         """The validated answers to many questions, each as `answer` gives it.
 
-        Questions that are the same are asked once. An answer is kept as soon as it is there, so
-        that a worker which is stopped half-way has not asked for nothing.
+        Questions that are the same are asked once. An answer is kept as soon as it is there, if
+        its task's are, so that a worker which is stopped half-way has not asked for nothing.
 
         Raises:
             Stopped: `close` was called meanwhile.
@@ -212,7 +215,7 @@ class ChatModel(LanguageModel):
             for task, question in batch
         ]
         wanted = {self._digest(*one): one for one in put if one is not None}
-        answers = self._answered(wanted)
+        answers = self._answered({d: one for d, one in wanted.items() if PROMPTS[one[0]].kept})
         missing = {digest: one for digest, one in wanted.items() if digest not in answers}
         if self._asks and missing:
             answers |= self._asked_together(missing)
@@ -275,7 +278,7 @@ class ChatModel(LanguageModel):
 
     def _asked(self, digest: Digest, task: Task, question: dict[str, Any]) -> dict[str, Any] | None:
         if not self._breaker.allows():
-            _count_degraded("suspended")
+            _count_degraded(task, "suspended")
             return None
         prompt = PROMPTS[task]
         try:
@@ -290,14 +293,17 @@ class ChatModel(LanguageModel):
             if self._closed.done():
                 raise Stopped from None
             self._note(task, error)
-            _count_degraded(error.outcome)
+            _count_degraded(task, error.outcome)
             return None
         self._breaker.succeeded()
         answer = validated(task, question, raw)
         if answer is None:
-            _count_degraded("malformed")
+            more = is_ungrounded(task, question, raw)
+            _count_degraded(task, "ungrounded" if more else "malformed")
             return None
         metrics.LLM_QUESTIONS.labels(outcome="answered").inc()
+        if not prompt.kept:
+            return answer
         data = orjson.dumps(answer)
         stands = self._answers.put("answer", {digest: data})[digest]
         # another worker may have asked meanwhile
@@ -357,9 +363,9 @@ def _read(task: Task, question: dict[str, Any], data: bytes) -> dict[str, Any] |
         return None
 
 
-def _count_degraded(outcome: metrics.LlmOutcome) -> None:
-    metrics.LLM_QUESTIONS.labels(outcome=outcome).inc()
-    metrics.DEGRADED.labels(kind="llm").inc()
+def _count_degraded(task: Task, outcome: metrics.LlmOutcome) -> None:
+    # what a pass words is counted apart from events
+    metrics.count_unanswered(WORDING if task == WORDING else "llm", outcome)
 
 
 _backoff = wait_random_exponential(multiplier=_FIRST_WAIT_S, max=_LONGEST_BACKOFF_S)

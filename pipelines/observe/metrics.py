@@ -58,7 +58,7 @@ KeptKind = Literal["vector", "analysis", "answer", "event"]
 KeptOutcome = Literal["hit", "miss", "damaged", "lost"]
 Trigger = Literal["timer", "request", "reflection", "quiet"]
 PassOutcome = Literal["complete", "out_of_time", "failed"]
-Degraded = Literal["embedding", "nlp", "payload", "llm", "query_embedding"]
+Degraded = Literal["embedding", "nlp", "payload", "llm", "wording", "query_embedding"]
 Derivation = Literal[
     "text",
     "embedding",
@@ -84,6 +84,7 @@ Signal = Literal["recurring_pattern", "entity_context", "retrieval_history"]
 LlmOutcome = Literal[
     "answered",
     "malformed",
+    "ungrounded",
     "timeout",
     "rate_limited",
     "server_error",
@@ -294,13 +295,15 @@ CACHE_REFUSED = _counter(
 )
 DEGRADED = _counter(
     "degraded_total",
-    "Items that had to go without something, by what failed: {kind}.",
+    "Items that had to go without something, by what failed: {kind} (wording: of what passes find, "
+    "which stays as rules word it).",
     kind=get_args(Degraded),
 )
 LLM_QUESTIONS = _counter(
     "llm_questions_total",
     "Questions to the language model that were not answered before, by outcome: {outcome} "
-    "(refused: by the server, for good; suspended: not asked, after repeated failures).",
+    "(ungrounded: it says what it was not told; refused: by the server, for good; suspended: not "
+    "asked, after repeated failures, or because the time of a pass is over).",
     outcome=get_args(LlmOutcome),
 )
 
@@ -607,6 +610,12 @@ def observe_verify(
     VERIFY_DIFFERENCES.labels(stage, target).set(differences)
     VERIFY_DURATION.labels(stage, target).set(duration_s)
     VERIFY_TIMESTAMP.labels(stage, target).set(ended_at_s)
+
+
+def count_unanswered(kind: Degraded, outcome: LlmOutcome, count: int = 1) -> None:
+    """Questions to the language model without an answer, and what goes without it."""
+    LLM_QUESTIONS.labels(outcome=outcome).inc(count)
+    DEGRADED.labels(kind=kind).inc(count)
 
 
 def observe_pass(target: str, values: Mapping[str, float]) -> None:

@@ -20,7 +20,9 @@ from consolidation.decay import HOUR_MS
 from consolidation.decisions import recall_events
 from consolidation.forgetting_payloads import recalled_payloads
 from consolidation.retention import ExplainedRow, Tier
+from enrichment.prompts import WORDING
 from pipelines.ledger.epoch import PassLease
+from pipelines.ledger.erasing import DONE, erasures
 from pipelines.ledger.ledger import Tail
 from pipelines.ledger.registry import CONSOLIDATE_REPORT, Report, Target
 from pipelines.observe import metrics
@@ -29,6 +31,7 @@ from pipelines.operations.passes.forgetting import forgetting_plan
 from pipelines.operations.passes.retained import ShownEntity, ages, shown_entities
 from pipelines.operations.passes.run import CommunitySettings, Pass
 from pipelines.operations.passes.scopes import PassScope, tenants_of
+from pipelines.operations.passes.wording import Words
 from pipelines.operations.past_answers import AnswerSample, PastAnswers
 from pipelines.operations.restore import Selection, recall_forgotten
 from pipelines.work.catch_up import fold_unserved
@@ -46,6 +49,8 @@ logger = structlog.get_logger(__name__)
 SAMPLE = 1_000
 """Events whose decay score is observed at the end of a pass that looked at everything."""
 _POLL_S = 0.05
+WORDING_SHARE = 2
+"""Waiting for a language model takes at most one part in so many of a pass' time."""
 LAG_PATIENCE_S = 60.0
 """For the stages before it, without any move of theirs, when a person asks for a pass."""
 
@@ -203,6 +208,25 @@ def _communities(settings: Settings) -> CommunitySettings:
     return CommunitySettings(every_ms, settings.communities_chunk_edges)
 
 
+def make_words(services: Services) -> Words | None:
+    """What words summaries in a pass, if the settings ask for it; None: the rules alone.
+
+    While somebody is being erased nothing is sent: the graph may still hold what they said.
+    """
+    settings = services.settings
+    if settings.llm_url is None or WORDING not in settings.llm_tasks:
+        return None
+    model = services.models.language_model
+    if model is None or any(each["step"] != DONE for each in erasures(services.ledger.vault)):
+        return None
+    return Words(
+        model,
+        model.model,
+        concurrency=settings.llm_concurrency,
+        within_s=settings.consolidation_timeout_s / WORDING_SHARE,
+    )
+
+
 def _unarchived(tenant: str, page: Iterable[ShownEntity], now_ms: int) -> list[Event]:
     """Decisions that the archived ones of some entities come back."""
     archived = {one.entity.entity_id: one.decided_at for one in page if one.entity.archived}
@@ -266,6 +290,7 @@ class _Run:
             communities=_communities(settings),
             anew=anew,
         )
+        running.words = make_words(self._services)
         report = running.run() if scopes is None else running.run_scopes(scopes)
         duration_s = time.monotonic() - self._begun
         tiers = self._tell(duration_s, whole=scopes is None and report.complete)

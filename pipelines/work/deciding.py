@@ -28,7 +28,7 @@ from pipelines.work.catch_up import bring_back, missing
 from pipelines.work.services import Services
 from pipelines.work.settings import Settings
 from pipelines.work.stages import CONSOLIDATION
-from projections.errors import OperationFailed, PassUnderWay, RecollectError
+from projections.errors import OperationFailed, PassUnderWay, RecollectError, Stopped
 
 if TYPE_CHECKING:
     from pipelines.work.app import StageApp
@@ -111,6 +111,7 @@ class Decider:
         """End the pass under way at its next step, and wait for it, but not for ever."""
         self._stopping.set()
         self._pass_ends.set()
+        self._services.stop_asking()
         if self._thread is not None:
             self._thread.join(self._settings.stop_timeout_s)
         self._services.close()
@@ -122,6 +123,8 @@ class Decider:
         except PassUnderWay as error:
             outcome = None
             logger.info("no pass", target=self._target, reason=str(error))
+        except Stopped:
+            outcome = "out_of_time"
         except RecollectError as error:
             logger.warning("pass failed", target=self._target, reason=str(error))
         finally:

@@ -118,6 +118,12 @@ class Services:
         self._open.callback(models.close)
         return models
 
+    def stop_asking(self) -> None:
+        """Ask a language model nothing more; who waits for an answer is told `Stopped`."""
+        models: Models | None = vars(self).get("models")  # those that are not made ask nobody
+        if models is not None and models.language_model is not None:
+            models.language_model.close()
+
     def active(self) -> Target:
         """The target that reads are answered from.
 

@@ -278,9 +278,10 @@ class Settings(BaseSettings):
         default=None, min_length=1, max_length=200, description="its name on that server"
     )
     llm_api_key: SecretStr | None = Field(default=None, description="sent as a bearer token")
-    llm_tasks: tuple[Literal["summary", "extraction", "disambiguation"], ...] = Field(
+    llm_tasks: tuple[Literal["summary", "extraction", "disambiguation", "wording"], ...] = Field(
         default=("summary", "extraction", "disambiguation"),
-        description="JSON list of what the language model is asked",
+        description="JSON list of what the language model is asked; `wording` sends it what passes "
+        "found in sessions, also of tools, and is off unless it is named",
     )
     llm_timeout_s: float = Field(default=30.0, gt=0, le=600, description="for one answer")
     llm_max_attempts: int = Field(

@@ -171,6 +171,8 @@ def _changed(
     told = [one for one in community.members if one.canonical_id in central][:TOLD_MEMBERS]
     facts = _inner_facts(graph, [(tenant, one.entity_id) for one in told], owner, deciding.now_ms)
     text = community_text(community, _described(graph, tenant, told, facts, owner=owner), facts)
+    if deciding.words is not None:
+        text = deciding.words.community(text)
     members = [one.entity_id for one in community.members]
     chunks = community_chunks(
         community_id,

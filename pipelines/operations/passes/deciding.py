@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 from consolidation.decisions import decision_event
 from consolidation.payloads import CONSOLIDATED_EVENT
 from pipelines.graph.port import Reads
+from pipelines.operations.passes.wording import Words
 from projections.events import Event
 
 Append = Callable[[Sequence[Event]], None]
@@ -37,6 +38,8 @@ class PassReport:
         events_forgotten: by tier.
         complete: it had time for all that there was to do.
         told: sessions of one user that were summarised.
+        worded: summaries and communities that a language model worded.
+        unworded: that it was to word, and the rules did.
     """
 
     sessions: int = 0
@@ -47,6 +50,8 @@ class PassReport:
     boosts_written: int = 0
     communities_written: int = 0
     traits_written: int = 0
+    worded: int = 0
+    unworded: int = 0
     events_forgotten: dict[str, int] = field(default_factory=dict)
     pairs_dropped: int = 0
     entities_archived: int = 0
@@ -87,6 +92,7 @@ class Deciding:
             fingerprint. Positions of decisions are read as they are, so that what is decided now is
             another decision than the one before, and what is no more is told. Links and boosts are
             compared by what they say, whenever they were decided.
+        words: words what is decided; None: the rules do.
     """
 
     graph: Reads
@@ -96,6 +102,7 @@ class Deciding:
     in_time: Callable[[], bool]
     run_id: str
     anew: bool = False
+    words: Words | None = None
 
     def decision(
         self,

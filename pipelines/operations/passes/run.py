@@ -27,6 +27,7 @@ from pipelines.operations.passes.scopes import (
 )
 from pipelines.operations.passes.sessions import LeftOver, decide_agents, decide_sessions, left_over
 from pipelines.operations.passes.traits import decide_traits
+from pipelines.operations.passes.wording import Words
 from projections.events import Event
 from projections.identity import START
 
@@ -57,6 +58,9 @@ class Pass:
         policy_of: by which a tenant's events leave; None: nothing does.
         communities: when and how they are looked at.
         anew: nothing that was decided counts; see `Deciding`.
+
+    Attributes:
+        words: of a language model for what is decided from now on; None: the rules' own.
     """
 
     def __init__(
@@ -81,6 +85,7 @@ class Pass:
             run_id=run_id,
             anew=anew,
         )
+        self.words: Words | None = None
         self._policy_of = policy_of
         self._communities = communities or CommunitySettings()
 
@@ -91,7 +96,7 @@ class Pass:
 
     def run_scopes(self, scopes: Iterable[PassScope]) -> PassReport:
         """Look at these scopes, in their order, those of one tenant together."""
-        report = PassReport()
+        report, deciding = PassReport(), replace(self._deciding, words=self.words)
         by_tenant: dict[str, list[PassScope]] = {}
         for scope in scopes:
             by_tenant.setdefault(scope.tenant, []).append(scope)
@@ -99,8 +104,10 @@ class Pass:
             if number and not self._deciding.in_time():
                 report.complete = False
                 break
-            parts = (self._deciding, self._policy_of, self._communities)
-            report.add(_TenantPass(tenant, of_tenant, *parts).run())
+            parts = (self._policy_of, self._communities)
+            report.add(_TenantPass(tenant, of_tenant, deciding, *parts).run())
+        if self.words is not None:
+            report.worded, report.unworded = self.words.worded, self.words.unworded
         return report
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import nsmallest
+from itertools import islice
 from typing import NamedTuple
 
-from consolidation.episodes import told_episodes
+from consolidation.episodes import ToldEpisodes, told_episodes
 from consolidation.forgetting_payloads import MAX_IDS, chunks
 from consolidation.hierarchy import LEVELS
 from consolidation.payloads import (
@@ -22,6 +23,7 @@ from consolidation.summary_payloads import (
     SessionSummary,
     summary_id,
 )
+from consolidation.wording import as_before
 from pipelines.graph.port import Reads, pages
 from pipelines.graph.rows import End, FoundNode
 from pipelines.operations.passes.deciding import (
@@ -87,6 +89,19 @@ class _Changed(NamedTuple):
     around: Surroundings | None
 
 
+class _Told(NamedTuple):
+    """A session that changed, and what its episodes come to.
+
+    Attributes:
+        parts: its episodes.
+        sessions: its summaries by id, one for each of its users.
+    """
+
+    changed: _Changed
+    parts: ToldEpisodes
+    sessions: Mapping[str, SessionSummary]
+
+
 class LeftOver(NamedTuple):
     """What passes before left to be done, by the summaries of sessions.
 
@@ -132,14 +147,15 @@ def decide_sessions(
     surroundings = SurroundingsReader(deciding.graph, scope.tenant, anew=deciding.anew)
     for page in _parts(_states(deciding, scope, before)):
         changed = _read(deciding, scope.tenant, page, surroundings)
-        for _ in page:
+        at_once = 1 if deciding.words is None else deciding.words.at_once
+        for part in chunks(page, at_once):
             if not deciding.in_time():
                 report.complete = False
                 return
-            report.sessions += 1
-            deciding.append(
-                _decisions(deciding, scope.tenant, next(changed), linking, report=report)
-            )
+            report.sessions += len(part)
+            told = [_told(deciding, scope.tenant, one) for one in islice(changed, len(part))]
+            for session in _worded(deciding, told):
+                deciding.append(_decisions(deciding, scope.tenant, session, linking, report=report))
 
 
 def _parts(states: Iterable[ScopeState]) -> Iterator[list[ScopeState]]:
@@ -240,18 +256,50 @@ def _undecided(shown: RecordedSession) -> RecordedSession:
     return shown._replace(episodes=tuple(episodes))
 
 
+def _told(deciding: Deciding, tenant: str, changed: _Changed) -> _Told:
+    """A session as the rules word it, or as it was worded when they would say the same."""
+    recorded = changed.recorded
+    parts = told_episodes(tenant, changed.events, recorded.episodes, changed.degrees)
+    sessions = dict(_sessions_told(tenant, parts.current.values()))
+    if not deciding.anew:
+        before = {own_id: summary for own_id, (_, summary) in recorded.summaries.items()}
+        sessions = {
+            own_id: as_before(summary, before.get(own_id)) for own_id, summary in sessions.items()
+        }
+    return _Told(changed, parts, sessions)
+
+
+def _worded(deciding: Deciding, told: Sequence[_Told]) -> Sequence[_Told]:
+    """Sessions with the words of a model, if there is one: those that have none of one yet."""
+    words = deciding.words
+    if words is None:
+        return told
+    by_rules = {
+        own_id: summary
+        for session in told
+        for own_id, summary in session.sessions.items()
+        if summary.worded_by is None
+    }
+    texts = dict(zip(by_rules, words.summaries(list(by_rules.values())), strict=True))
+    return [
+        session._replace(
+            sessions={own_id: texts.get(own_id, one) for own_id, one in session.sessions.items()}
+        )
+        for session in told
+    ]
+
+
 def _decisions(
-    deciding: Deciding, tenant: str, changed: _Changed, linking: Linking, *, report: PassReport
+    deciding: Deciding, tenant: str, told: _Told, linking: Linking, *, report: PassReport
 ) -> list[Event]:
     """Decisions about a session; the last ones tell that it was looked at."""
+    changed, parts_told, sessions = told
     recorded = changed.recorded
-    parts_told = told_episodes(tenant, changed.events, recorded.episodes, changed.degrees)
     decided = [
         _decision(deciding, tenant, one.summary_id, one.decided, before=one.before)
         for one in parts_told.changes
     ]
     report.episodes_written += len(decided)
-    sessions = dict(_sessions_told(tenant, parts_told.current.values()))
     parts = [*sessions.values(), *(summary for _, summary in recorded.summaries.values())]
     report.agents |= {part for summary in parts for part in _agent_parts(tenant, summary)}
     gone = [*parts_told.gone, *sorted(recorded.summaries.keys() - sessions.keys())]
@@ -321,6 +369,8 @@ def _decide_agent(
     summary = summarize_agent(agent_id, sessions, totals)
     if summary.digest == digest:
         return False
+    if deciding.words is not None:
+        (summary,) = deciding.words.summaries([summary])
     deciding.append(
         [_decision(deciding, tenant, own_id, AgentDecided(summary=summary), before=before)]
     )

@@ -18,10 +18,10 @@ from consolidation.traits import (
     MOST_HALF_LIVES,
     by_chance,
     holds_until_ms,
-    is_protected,
     remembered,
     traits_of,
 )
+from enrichment.grounded import is_protected
 from tests.factories import START_MS
 from tests.source_factories import called, mentioned, returned, said
 

@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from enrichment.names import MAX_FACTS, MAX_MENTIONS, SUBTYPES, canonical_name
-from enrichment.prompts import PROMPTS, TASKS, Task, bounded, is_same, messages, validated, versions
+from enrichment.prompts import (
+    PROMPTS,
+    TASKS,
+    Task,
+    bounded,
+    is_same,
+    is_ungrounded,
+    messages,
+    validated,
+    versions,
+)
 from tests.strategies import json_values
 
 TEXT = "Caroline works at Acme Corp. in Berlin. The build failed because GPT-4 timed out."
@@ -224,6 +234,47 @@ def test_two_are_the_same_only_by_a_sure_yes(answer: Any, same: bool) -> None:
     assert is_same(validated("disambiguation", {}, answer)) is same
 
 
+# words
+
+NOTES = {"of": "a session", "text": TEXT, "longest": 100}
+
+
+@pytest.mark.parametrize(
+    ("answer", "believed"),
+    [
+        ({"text": "Caroline works at Acme Corp."}, "Caroline works at Acme Corp."),
+        (
+            {"text": " It\tfailed.\r\n\n GPT-4\u200b timed out.\x00"},
+            "It failed.\nGPT-4 timed out.",
+        ),
+        ({"text": "Caroline works in Paris."}, None),
+        ({"text": "GPT-5 timed out."}, None),
+        ({"text": "It failed. " * 9}, ("It failed. " * 9).strip()),
+        ({"text": "It failed. " * 10}, None),
+        ({"text": "x" * 10**6}, None),
+        ({"text": " \u200b "}, None),
+        ({"text": ["It failed."]}, None),
+        ({"summary": "It failed."}, None),
+        ("It failed.", None),
+    ],
+)
+def test_words_are_believed_that_say_nothing_else(answer: Any, believed: str | None) -> None:
+    found = validated("wording", NOTES, answer)
+    assert (found or {"text": None})["text"] == believed
+    assert found is None or validated("wording", NOTES, found) == found
+
+
+def test_what_says_more_than_it_was_told_is_told_from_what_is_no_answer() -> None:
+    for answer, ungrounded in (
+        ({"text": "Caroline works in Paris."}, True),
+        ({"text": "x" * 101}, False),
+        ({"summary": "Paris"}, False),
+        ("Paris", False),
+    ):
+        assert is_ungrounded("wording", NOTES, answer) is ungrounded
+    assert not is_ungrounded("summary", QUESTION, {"text": "Paris"})
+
+
 # any answer
 
 
@@ -261,6 +312,22 @@ def test_what_passed_the_gate_passes_it_unchanged(answer: Any) -> None:
         {canonical_name(one["source"]), canonical_name(one["target"])} <= ends
         for one in once["edges"]
     )
+
+
+@pytest.mark.parametrize(
+    ("fact", "believed"),
+    [
+        ("Melanie knows that Caroline works in Berlin.", True),
+        ("Caroline works at Acme Corp. since 2019.", False),
+        ("Caroline works at Acme Corp. with Mallory.", False),
+        ("Caroline works at Acme Corp. in spite of her cancer.", False),
+    ],
+)
+def test_a_fact_stays_without_a_sentence_that_says_more_than_the_text(
+    fact: str, believed: bool
+) -> None:
+    (edge,) = edges({**EDGE, "fact": fact})
+    assert (edge["relation"], edge["fact"]) == ("works_at", fact if believed else None)
 
 
 # questions
