@@ -8,6 +8,7 @@ the same.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, tzinfo
 from typing import Any, Final, NamedTuple
@@ -56,6 +57,10 @@ _ALIKE: Final = 0.75
 _ALIKE_ATTEMPT: Final = 0.8
 """Likewise of the words that are said by its tool in its story, or, without a tool, by others."""
 _BOTH_ENDS: Final = 2
+_NAMED_SESSION: Final = re.compile(
+    r" (?:session|conversation|chat|thread|run) (?=\S*[\d_-])\S*[^\W\d_]\S* "
+)
+"""A session by its name, which has a digit or a hyphen."""
 _LISTED: Final = frozenset((Operator.PROFILE, Operator.WINDOW))
 """What they ask for is all of it."""
 _TYPES: Final[Mapping[Operator, AnswerType]] = {
@@ -89,8 +94,9 @@ def story_answer(
     scores = story_scores(features, plan)
     order = numpy.lexsort((numpy.arange(len(scores)), -scores))
     confidence = confidence_of(features, scores, plan)
-    if plan.operator is Operator.SUMMARY and plan.session and not stories.in_session.any():
-        confidence = 0.0  # nothing has happened in it
+    of_one = plan.session or _NAMED_SESSION.search(terms.text) is not None
+    if plan.operator is Operator.SUMMARY and of_one and not stories.in_session.any():
+        confidence = 0.0  # nothing has happened in it, or nobody here may see it
     proof = _proof(stories, features, terms, plan=plan, order=order)
     order, evidence = proof.order, proof.evidence
     if proof.is_known is not None:

@@ -297,3 +297,19 @@ def test_what_is_nearest_in_time_comes_first() -> None:
     worth = [after.relevance[one] for one in after.order]
     assert worth == sorted(worth, reverse=True)
     assert set(after.order) == set(given.order)
+
+
+@pytest.mark.parametrize(
+    ("question", "is_known"),
+    [
+        ("Summarise session s-12", False),
+        ("What happened in conversation order_9?", False),
+        ("Summarise the session about the weather", True),
+    ],
+)
+def test_a_session_that_is_not_seen_has_no_summary_and_no_other_stands_for_it(
+    question: str, is_known: bool
+) -> None:
+    plan, terms, stories = asked(question)
+    given = answer(question, of_weather(stories, 0), plan, terms)
+    assert (given.confidence > 0) is is_known
