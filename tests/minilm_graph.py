@@ -1,7 +1,8 @@
-"""Draws the graph of all-MiniLM-L6-v2: `python -m tests.minilm_graph`.
+"""Draws the graphs of all-MiniLM-L6-v2 and of its int8: `python -m tests.minilm_graph`.
 
 Needs the package `onnx`, which is only there for development. Operators are the standard's own
-(opset 20): the runtime's fused attention was measured and is no faster on a CPU.
+(opset 20): the runtime's fused attention was measured and is no faster on a CPU. Products of int8
+are the runtime's: it makes whole numbers of what it is given, multiplies, and scales the result.
 """
 
 from __future__ import annotations
@@ -14,9 +15,12 @@ from onnx import TensorProto, helper, numpy_helper
 
 from pipelines.models import embedder
 from pipelines.models.embedder import LAYERS, MAX_TOKENS
-from pipelines.models.installed import DIMENSIONS
+from pipelines.models.installed import DIMENSIONS, EMBEDDER, EMBEDDER_INT8
 
 GRAPH = Path(embedder.__file__).with_name("minilm.onnx")
+INT8_GRAPH = GRAPH.with_name("minilm-int8.onnx")
+
+_RUNTIMES_OWN = "com.microsoft"
 
 _HEADS = 12
 _WIDE = 4 * DIMENSIONS
@@ -27,9 +31,10 @@ _IGNORED = -1e4
 
 
 class _Drawing:
-    """Nodes and initializers in the order they are drawn."""
+    """Nodes and initializers in the order they are drawn; linear layers as int8 if asked for."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, int8: bool) -> None:
+        self._int8 = int8
         self.nodes: list[Any] = []
         self.initializers: list[Any] = []
 
@@ -41,9 +46,9 @@ class _Drawing:
         self.initializers.append(numpy_helper.from_array(numpy.array(value, kind), name))
         return name
 
-    def weight(self, name: str, *shape: int) -> str:
+    def weight(self, name: str, *shape: int, kind: int = TensorProto.FLOAT) -> str:
         """A weight whose values are handed over when a session is made."""
-        tensor = TensorProto(name=name, data_type=TensorProto.FLOAT, dims=shape)
+        tensor = TensorProto(name=name, data_type=kind, dims=shape)
         tensor.data_location = TensorProto.EXTERNAL
         place = tensor.external_data.add()
         place.key, place.value = "location", "handed over"
@@ -51,9 +56,17 @@ class _Drawing:
         return name
 
     def linear(self, name: str, given: str, wide_in: int, wide_out: int) -> str:
+        if self._int8:
+            return self._linear_int8(name, given, wide_in, wide_out)
         weight = self.weight(f"{name}.weight", wide_in, wide_out)
         product = self.node("MatMul", [given, weight], f"{name}.product")
         return self.node("Add", [product, self.weight(f"{name}.bias", wide_out)], f"{name}.sum")
+
+    def _linear_int8(self, name: str, given: str, wide_in: int, wide_out: int) -> str:
+        weight = self.weight(f"{name}.weight", wide_in, wide_out, kind=TensorProto.INT8)
+        step, bias = (self.weight(f"{name}.{part}", wide_out) for part in ("step", "bias"))
+        inputs = [given, weight, step, "", bias]
+        return self.node("DynamicQuantizeMatMul", inputs, f"{name}.sum", domain=_RUNTIMES_OWN)
 
     def normal(self, name: str, given: str) -> str:
         scale = self.weight(f"{name}.scale", DIMENSIONS)
@@ -62,9 +75,9 @@ class _Drawing:
         return self.node("LayerNormalization", inputs, name, axis=-1, epsilon=_EPSILON)
 
 
-def draw() -> Any:
+def draw(*, int8: bool = False) -> Any:
     """The model: `ids` and `mask` (batch, length) in, `embedding` (batch, 384) of length 1 out."""
-    it = _Drawing()
+    it = _Drawing(int8=int8)
     state, ignored = _words(it)
     it.constant("heads", [0, 0, _HEADS, DIMENSIONS // _HEADS], numpy.int64)
     it.constant("flat", [0, 0, DIMENSIONS], numpy.int64)
@@ -74,7 +87,7 @@ def draw() -> Any:
     _pool(it, state)
     graph = helper.make_graph(
         nodes=it.nodes,
-        name="all-MiniLM-L6-v2",
+        name=EMBEDDER_INT8 if int8 else EMBEDDER,
         inputs=[
             helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "length"])
             for name in ("ids", "mask")
@@ -84,9 +97,10 @@ def draw() -> Any:
         ],
         initializer=it.initializers,
     )
-    return helper.make_model(
-        graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10, producer_name="recollect"
-    )
+    opsets = [helper.make_opsetid("", 20)]
+    if int8:
+        opsets.append(helper.make_opsetid(_RUNTIMES_OWN, 1))
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10, producer_name="recollect")
 
 
 def _words(it: _Drawing) -> tuple[str, str]:
@@ -142,10 +156,12 @@ def _pool(it: _Drawing, state: str) -> None:
     it.node("Div", [total, norm], "embedding")
 
 
-def write_graph(path: Path = GRAPH) -> None:
-    """Draw it to a file."""
-    path.write_bytes(draw().SerializeToString(deterministic=True))
+def drawn(*, int8: bool) -> bytes:
+    """The content of the file."""
+    content: bytes = draw(int8=int8).SerializeToString(deterministic=True)
+    return content
 
 
 if __name__ == "__main__":
-    write_graph()
+    GRAPH.write_bytes(drawn(int8=False))
+    INT8_GRAPH.write_bytes(drawn(int8=True))

@@ -24,10 +24,12 @@ _TOOLS_DIGITS: Final = 12
 SAMENESS = "disambiguation"
 """The task whose answers are recorded as decisions, not derived."""
 EMBEDDER = "all-MiniLM-L6-v2"
+EMBEDDER_INT8 = f"{EMBEDDER}-int8"
+"""The same weights, a byte each in products; other vectors, so another name."""
 EMBEDDER_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 """Of its weights."""
 EMBEDDER_REVISION = EMBEDDER_SHA256[:12]
-"""Both backends have it, because both check the weights."""
+"""Both backends and both models have it, because all check the weights."""
 DIMENSIONS: Final = 384
 """Of its vectors."""
 WEIGHTS: Final = "model.safetensors"
@@ -50,11 +52,13 @@ class EmbedderChoice:
     """What a process needs to know to load the embedder.
 
     Attributes:
+        model: EMBEDDER or EMBEDDER_INT8.
         backend: `onnx` or `sentence-transformers`.
         folder: absolute, of the model's files; None: the installed package's.
         threads: that compute one text.
     """
 
+    model: str = EMBEDDER
     backend: str = "onnx"
     folder: str | None = None
     threads: int = 1
@@ -64,6 +68,7 @@ class EmbedderChoice:
         """That of the settings."""
         folder = settings.embedding_folder
         return cls(
+            settings.embedding_model,
             settings.embedding_backend,
             None if folder is None else str(folder.absolute()),
             settings.embedding_threads,
@@ -111,7 +116,7 @@ def installed_models(settings: Settings) -> str | None:
     except PackageNotFoundError:
         return None
     return with_settings(
-        f"{EMBEDDER}@{EMBEDDER_REVISION} {settings.nlp_model}@{revision}", settings
+        f"{settings.embedding_model}@{EMBEDDER_REVISION} {settings.nlp_model}@{revision}", settings
     )
 
 

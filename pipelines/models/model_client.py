@@ -23,7 +23,6 @@ from pipelines.local.python_process import ChildGone, ChildLate, python_command
 from pipelines.local.shared_process import Connection, ProcessUnavailable, SharedProcess
 from pipelines.models.installed import (
     DIMENSIONS,
-    EMBEDDER,
     EMBEDDER_REVISION,
     MODEL_START_TIMEOUT_S,
     EmbedderChoice,
@@ -51,7 +50,7 @@ _MOST_LOSSES: Final = 20
 _PROGRAM = python_command("pipelines.models.model_process")
 _SOURCES: Final = tuple(
     ("pipelines.models", name)
-    for name in ("embedder.py", "minilm.onnx", "model_process.py", "wire.py")
+    for name in ("embedder.py", "minilm.onnx", "minilm-int8.onnx", "model_process.py", "wire.py")
 )
 
 
@@ -114,6 +113,7 @@ class ModelHost:
         linger_s: it lives on after its last client.
 
     Attributes:
+        model: its name.
         path: of its socket.
         log: what it prints: among the logs of `recollect up`, else beside the socket.
     """
@@ -125,6 +125,7 @@ class ModelHost:
         program: Sequence[str] = _PROGRAM,
         linger_s: float = LINGER_S,
     ) -> None:
+        self.model = settings.embedding_model
         choice = orjson.dumps(EmbedderChoice.from_settings(settings)).decode()
         self._process = SharedProcess(
             program,
@@ -148,7 +149,7 @@ class ModelHost:
             return self._process.connect(ModelConnection, MODEL_START_TIMEOUT_S)
         except ProcessUnavailable as error:
             raise ModelUnavailable(
-                model=EMBEDDER,
+                model=self.model,
                 reason=str(error),
                 fix="look at its log, or name a folder of your own (RECOLLECT_MODEL_PROCESS_DIR); "
                 f"log: {self.log}",
@@ -196,7 +197,7 @@ class SharedEmbedder(Embedder):
         host: ModelHost | None = None,
         timeout_s: float = PROGRESS_TIMEOUT_S,
     ) -> None:
-        self.model: str = EMBEDDER
+        self.model: str = settings.embedding_model
         self.revision: str = EMBEDDER_REVISION
         self.dimensions: int = DIMENSIONS
         self._host = host or ModelHost(settings)
@@ -326,7 +327,7 @@ _log = logs.get_logger(__name__)
 
 
 class QueryEmbedder:
-    """all-MiniLM-L6-v2 for one text at a time; the last ones are remembered.
+    """The embedder for one text at a time; the last ones are remembered.
 
     Safe for use by several threads, which take turns.
 

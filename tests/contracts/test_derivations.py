@@ -486,8 +486,8 @@ def test_a_path_with_spaces_is_found(tmp_path: Path) -> None:
 class CountingEmbedder(Embedder):
     """Vectors made of the text's length; remembers what it was asked for."""
 
-    def __init__(self, revision: str = "r1", more: float = 0.0) -> None:
-        self.model, self.revision, self.dimensions = "model", revision, 4
+    def __init__(self, revision: str = "r1", more: float = 0.0, model: str = "model") -> None:
+        self.model, self.revision, self.dimensions = model, revision, 4
         self.asked: list[str] = []
         self.more = more
 
@@ -531,6 +531,18 @@ def test_of_two_processors_the_first_ones_vector_is_used(open_store: Callable[[]
     blind: Any = late._derivations
     blind.get = lambda kind, digests: {}  # it looked before the first one wrote
     assert first.embed(texts) == late.embed(texts)
+
+
+def test_another_model_of_the_same_weights_is_another_vector(store: Store) -> None:
+    front = Derivations(store)
+    plain = KeptEmbedder(CountingEmbedder(), front).embed(["a"])
+    int8 = CountingEmbedder(model="model-int8", more=0.5)
+    assert (
+        KeptEmbedder(int8, front).embed(["a"])
+        != plain
+        == KeptEmbedder(CountingEmbedder(), front).embed(["a"])
+    )
+    assert int8.asked == ["a"]
 
 
 def test_another_revision_is_another_vector(store: Store) -> None:

@@ -9,6 +9,8 @@ from dataclasses import replace
 
 import pytest
 
+from pipelines.models.embedder import OnnxEmbedder
+from pipelines.models.installed import EMBEDDER_INT8
 from pipelines.operations.dead_letters import list_, retry
 from pipelines.work.live import Decisions
 from pipelines.work.settings import DeclaredTool
@@ -272,6 +274,16 @@ def test_other_models_are_refused(enriched: Enriched) -> None:
     enriched.stack.fold()
     with pytest.raises(ModelsMismatch, match="rebuild needed"):
         enriched.fold(runner=enriched.new_runner())
+
+
+def test_a_graph_of_one_embedder_is_not_written_on_by_another(enriched: Enriched) -> None:
+    enriched.take_in(said(1, "Hello."))
+    enriched.stack.append(said(2, "Again."))
+    enriched.stack.fold()
+    int8 = enriched.new_stage(embedder=OnnxEmbedder(model=EMBEDDER_INT8))
+    with pytest.raises(ModelsMismatch, match=f"has {EMBEDDER_INT8}@.*: rebuild needed"):
+        enriched.fold(runner=enriched.new_runner(stage=int8))
+    enriched.fold()
 
 
 def test_a_declared_tool_tells_facts_and_another_declaration_is_a_rebuild(

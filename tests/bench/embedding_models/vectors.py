@@ -34,7 +34,7 @@ class Runtime:
         self.known = known
         self._own: OnnxEmbedder | None = None
         if not known.artifact:
-            self._own = OnnxEmbedder()
+            self._own = OnnxEmbedder(model=known.name)
             self._own.load()
             return
         graph, tokenizer = files_of(known, folder)

@@ -7,6 +7,7 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,13 +17,15 @@ import numpy.typing
 import pytest
 
 from pipelines.models.embedder import (
+    LARGEST_INT8,
     OnnxEmbedder,
     SentenceTransformersEmbedder,
+    load_minilm,
     make_embedder,
 )
-from pipelines.models.installed import EmbedderChoice, embedder_folder
+from pipelines.models.installed import EMBEDDER, EMBEDDER_INT8, EmbedderChoice, embedder_folder
 from projections.errors import ModelUnavailable
-from tests.minilm_graph import GRAPH, draw
+from tests.minilm_graph import GRAPH, INT8_GRAPH, drawn
 
 # Texts with the vectors that sentence-transformers gave on torch (versions inside), from the same
 # weights, cut at 256 tokens.
@@ -43,9 +46,12 @@ HOSTILE = {
 }
 
 
-@pytest.fixture(scope="module")
-def embedder() -> OnnxEmbedder:
-    return OnnxEmbedder(threads=1)
+_EMBEDDERS = {model: OnnxEmbedder(threads=1, model=model) for model in (EMBEDDER, EMBEDDER_INT8)}
+
+
+@pytest.fixture(params=_EMBEDDERS)
+def embedder(request: pytest.FixtureRequest) -> OnnxEmbedder:
+    return _EMBEDDERS[request.param]
 
 
 def matrix(vectors: list[bytes]) -> numpy.typing.NDArray[numpy.float32]:
@@ -58,10 +64,33 @@ def cosines(
     return [float(value) for value in (left * right).sum(axis=1)]
 
 
-def test_vectors_are_those_of_the_reference(embedder: OnnxEmbedder) -> None:
-    found = matrix(embedder.embed(TEXTS))
+def test_vectors_are_those_of_the_reference() -> None:
+    found = matrix(_EMBEDDERS[EMBEDDER].embed(TEXTS))
     assert min(cosines(found, VECTORS)) >= 0.999
     assert float(abs(found - VECTORS).max()) < 1e-5
+
+
+def test_vectors_of_int8_are_near_to_those_of_the_reference() -> None:
+    found = matrix(_EMBEDDERS[EMBEDDER_INT8].embed(TEXTS))
+    assert min(cosines(found, VECTORS)) >= 0.97
+
+
+def test_products_of_int8_fit_into_16_bits_on_every_processor() -> None:
+    weights = load_minilm(model=EMBEDDER_INT8).initializers
+    largest = [abs(one.astype(int)).max() for one in weights.values() if one.dtype == numpy.int8]
+    assert len(largest) == 4 * 6
+    assert set(largest) == {LARGEST_INT8}
+    assert 2 * 255 * LARGEST_INT8 < 2**15
+
+
+def test_what_int8_takes_is_less_than_two_thirds_of_the_time() -> None:
+    spent = {EMBEDDER: 0, EMBEDDER_INT8: 0}
+    for text in [*TEXTS, *TEXTS]:
+        for model in spent:
+            begun_ns = time.thread_time_ns()
+            _EMBEDDERS[model].embed([text])
+            spent[model] += time.thread_time_ns() - begun_ns
+    assert spent[EMBEDDER_INT8] < 2 / 3 * spent[EMBEDDER]
 
 
 def test_sentence_transformers_gives_the_same_space() -> None:
@@ -79,11 +108,17 @@ def test_without_its_extra_sentence_transformers_says_what_to_install() -> None:
 
 
 def test_both_backends_name_the_same_model_and_revision() -> None:
-    made = [make_embedder(EmbedderChoice(backend)) for backend in ("onnx", "sentence-transformers")]
+    backends = ("onnx", "sentence-transformers")
+    made = [make_embedder(EmbedderChoice(backend=backend)) for backend in backends]
     assert [type(embedder) for embedder in made] == [OnnxEmbedder, SentenceTransformersEmbedder]
     assert {(e.model, e.revision, e.dimensions) for e in made} == {
         ("all-MiniLM-L6-v2", "53aa51172d14", 384)
     }
+
+
+def test_int8_has_a_name_of_its_own() -> None:
+    made = make_embedder(EmbedderChoice(EMBEDDER_INT8))
+    assert (made.model, made.revision) == ("all-MiniLM-L6-v2-int8", "53aa51172d14")
 
 
 def test_a_vector_has_384_floats_and_length_1(embedder: OnnxEmbedder) -> None:
@@ -130,8 +165,9 @@ def test_two_threads_compute_the_same() -> None:
     assert float(abs(found - VECTORS).max()) < 1e-5
 
 
-def test_the_graph_is_the_one_that_is_drawn() -> None:
-    assert draw().SerializeToString(deterministic=True) == GRAPH.read_bytes(), (
+def test_the_graphs_are_the_ones_that_are_drawn() -> None:
+    drawn_ = (drawn(int8=False), drawn(int8=True))
+    assert drawn_ == (GRAPH.read_bytes(), INT8_GRAPH.read_bytes()), (
         "run: python -m tests.minilm_graph"
     )
 
