@@ -68,6 +68,8 @@ def canonical_name(name: str) -> str:
     case of a composed letter decomposes, a removed mark lets its neighbours compose), so they are
     repeated until nothing changes: `canonical_name(canonical_name(x)) == canonical_name(x)`.
     """
+    if name.isascii() and name.isprintable() and len(name) <= MAX_NAME_BYTES:
+        return " ".join(name.lower().split())  # as most are; a second round changes nothing
     for _ in range(_MAX_ROUNDS):
         before = name
         name = _normal(name)

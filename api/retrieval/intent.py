@@ -311,22 +311,36 @@ def match_score(words: Sequence[str], names: Iterable[str]) -> float:
         words: of `name_terms`.
         names: of the entity, in any spelling.
     """
-    parts = tuple(dict.fromkeys(part for word in words for part in name_parts(word)))
-    total = sum(map(len, parts))
+    total, by_first = _parts_of(tuple(words))
     best = 0.0
     for name in names:
         pieces = name_parts(name.lower())
         if not pieces or not total:
             continue
-        shares = {piece: _share(piece, parts) for piece in pieces}
+        shares = {piece: _share(piece, by_first.get(piece[0], ())) for piece in pieces}
         covered = sum(len(piece) * shares[piece][0] for piece in pieces) / sum(map(len, pieces))
         taken = sum(len(word) for word in {word for _, word in shares.values() if word}) / total
         best = max(best, covered * (_COVERED + _TAKEN * min(1.0, taken)))
     return min(1.0, best)
 
 
+@lru_cache(maxsize=64)  # asked again for each thing that a query may name
+def _parts_of(words: tuple[str, ...]) -> tuple[int, Mapping[str, Sequence[str]]]:
+    """The characters of all parts of some words, and the parts by their first character."""
+    parts = list(dict.fromkeys(part for word in words for part in name_parts(word)))
+    by_first: dict[str, list[str]] = {}
+    for part in parts:
+        by_first.setdefault(part[0], []).append(part)
+    return sum(map(len, parts)), by_first
+
+
 def _share(piece: str, words: Sequence[str]) -> tuple[float, str]:
-    """How much of a word of a name the query has, and the query's word for it."""
+    """How much of a word of a name the query has, and the query's word for it.
+
+    Args:
+        piece: of the name.
+        words: of the query, those that begin as the piece does: no other one is like it.
+    """
     best = (0.0, "")
     for word in words:
         if word == piece:

@@ -168,7 +168,7 @@ def _names(text: str) -> tuple[str, ...]:
                 continue
             for joint in " " if length == 1 else " _-.":
                 written = joint.join(run)
-                for form in (written, _POSSESSIVE.sub("", written)):
+                for form in dict.fromkeys((written, _POSSESSIVE.sub("", written))):
                     if name := canonical_name(form):
                         names[name] = None
     return tuple(names)

@@ -145,10 +145,9 @@ def _neighbours(previous: Column) -> list[_Neighbour]:
     return neighbours
 
 
-def _shifted(column: Any, neighbour: _Neighbour) -> Any:
-    """The values of the neighbours; 0 where there is none."""
-    padded = numpy.concatenate([column, numpy.zeros_like(column[:1])])
-    return padded[neighbour.index]
+def _padded(column: Any) -> Any:
+    """The values of the passages, and 0: that of a neighbour that is not there."""
+    return numpy.concatenate([column, numpy.zeros_like(column[:1])])
 
 
 def _words(counts: Any, lengths: Column, neighbours: Iterable[_Neighbour]) -> Column:
@@ -161,9 +160,10 @@ def _words(counts: Any, lengths: Column, neighbours: Iterable[_Neighbour]) -> Co
     holding = (counts > 0).sum(axis=0)
     rarity = numpy.log1p((len(lengths) - holding + 0.5) / (holding + 0.5))
     around, long = counts.copy(), lengths.copy()
+    count_of, length_of = _padded(counts), _padded(lengths)
     for neighbour in neighbours:
-        around += neighbour.weight * _shifted(counts, neighbour)
-        long += neighbour.weight * _shifted(lengths, neighbour)
+        around += neighbour.weight * count_of[neighbour.index]
+        long += neighbour.weight * length_of[neighbour.index]
     relative = 1 - _LENGTH_SHARE + _LENGTH_SHARE * long / max(long.mean(), 1.0)
     scores = (rarity * around / (around + _SATURATION * relative[:, None])).sum(axis=1)
     return numpy.asarray(scores / scores.max())
@@ -178,8 +178,9 @@ def _cosines(standings: Standings) -> Column | None:
 def _near_mean(cosine: Column, neighbours: Iterable[_Neighbour]) -> Column:
     """Weighted mean of the neighbours' cosines; of who has none, its own."""
     total, weight = numpy.zeros(len(cosine)), numpy.zeros(len(cosine))
+    cosine_of = _padded(cosine)
     for neighbour in neighbours:
-        total += neighbour.weight * _shifted(cosine, neighbour)
+        total += neighbour.weight * cosine_of[neighbour.index]
         weight += neighbour.weight * (neighbour.index < len(cosine))
     return numpy.where(weight > 0, total / numpy.maximum(weight, 1e-9), cosine)
 
@@ -213,5 +214,5 @@ def _form(
     """What the form of a turn adds: that it asks, that it answers, and how much it says."""
     before = next(neighbour for neighbour in neighbours if neighbour.distance == -1)
     asking = asks.astype(numpy.float64)
-    answering = weights.answers * _shifted(asking, before)
+    answering = weights.answers * _padded(asking)[before.index]
     return numpy.asarray(weights.asks * asking + answering + weights.length * numpy.log1p(lengths))

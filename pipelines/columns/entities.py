@@ -57,6 +57,7 @@ class Entity:
     __slots__ = (
         *("canonical_name", "communities", "corrected_type", "display_name", "entity_id"),
         *("entity_type", "facts", "first_user_id", "mentions", "name", "same", "stands", "subtype"),
+        "word_count",
     )
 
     def __init__(self, entity_id: str) -> None:
@@ -69,6 +70,8 @@ class Entity:
         self.first_user_id: str | None = None
         self.display_name: str | None = None
         self.corrected_type: str | None = None
+        self.word_count = 0
+        """Of all that it is called, as long as it stands."""
         self.mentions = array("i")
         self.facts: list[Fact] = []
         self.same: dict[int, float | None] = {}
@@ -166,9 +169,7 @@ class Entities:
                 rarity = weight * float(numpy.log1p(self._standing / len(held)))
                 for row in held:
                     scores[row] = scores.get(row, 0.0) + rarity
-        return {
-            row: score / (1 + len(_words(self.all[row].spellings))) for row, score in scores.items()
-        }
+        return {row: score / (1 + self.all[row].word_count) for row, score in scores.items()}
 
     def _like(self, word: str) -> Iterable[tuple[set[int], float]]:
         exact = self.by_word.get(word)
@@ -182,7 +183,9 @@ class Entities:
         entity = self.all[row]
         self._standing += 1
         self.by_name.setdefault(entity.canonical_name, []).append(row)
-        for word in _words(entity.spellings):
+        words = _words(entity.spellings)
+        entity.word_count = len(words)
+        for word in words:
             self.by_word.setdefault(word, set()).add(row)
 
     def _unname(self, row: int) -> None:

@@ -37,6 +37,8 @@ def wire_id(label: str, own_id: str) -> str:
 
 def label_and_id(node_id: str) -> tuple[str, str]:
     """What a wire id means."""
+    if is_event(node_id):  # as most are
+        return EVENT.label, node_id
     for label, prefix in PREFIXES.items():
         if node_id.startswith(prefix):
             return label, node_id[len(prefix) :]
