@@ -7,7 +7,6 @@ import json
 import shutil
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
@@ -81,16 +80,6 @@ def test_products_of_int8_fit_into_16_bits_on_every_processor() -> None:
     assert len(largest) == 4 * 6
     assert set(largest) == {LARGEST_INT8}
     assert 2 * 255 * LARGEST_INT8 < 2**15
-
-
-def test_what_int8_takes_is_less_than_two_thirds_of_the_time() -> None:
-    spent = {EMBEDDER: 0, EMBEDDER_INT8: 0}
-    for text in [*TEXTS, *TEXTS]:
-        for model in spent:
-            begun_ns = time.thread_time_ns()
-            _EMBEDDERS[model].embed([text])
-            spent[model] += time.thread_time_ns() - begun_ns
-    assert spent[EMBEDDER_INT8] < 2 / 3 * spent[EMBEDDER]
 
 
 def test_sentence_transformers_gives_the_same_space() -> None:
