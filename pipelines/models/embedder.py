@@ -125,13 +125,13 @@ def initializers(tensors: Mapping[str, Any]) -> dict[str, Array]:
 
 def whole_numbers(weights: Mapping[str, Array]) -> dict[str, Array]:
     """The weights of `minilm-int8.onnx`: matrices as int8, and what one is worth in each column."""
-    made = dict(weights)
+    narrow = dict(weights)
     for name, matrix in weights.items():
         if name.startswith("layer.") and name.endswith(".weight"):
             step = abs(matrix).max(axis=0) / LARGEST_INT8
-            made[name] = numpy.rint(matrix / step).astype(numpy.int8)
-            made[f"{name.removesuffix('weight')}step"] = step
-    return made
+            narrow[name] = numpy.rint(matrix / step).astype(numpy.int8)
+            narrow[f"{name.removesuffix('weight')}step"] = step
+    return narrow
 
 
 def make_embedder(choice: EmbedderChoice) -> MiniLmEmbedder:
