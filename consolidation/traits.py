@@ -27,10 +27,12 @@ from consolidation.payloads import (
 )
 from consolidation.sources import Mentioned, SourceEvent
 from consolidation.summary_payloads import SUMMARY_DIGEST_BYTES, summary_id
+from enrichment.act_names import objects_of
 from enrichment.event_kinds import EventKind, type_words
 from enrichment.grounded import is_protected
 from enrichment.patterns import identifiers
-from enrichment.persons import USER_ROLES
+from enrichment.persons import USER_ROLES, is_protected, of_protected_tool
+from enrichment.stems import stem_in
 from enrichment.vocabulary import cut
 from projections.identity import SEPARATOR
 
@@ -61,6 +63,8 @@ USUAL: Final = 0.6
 Of tools that come in any order, each pair follows in some sessions."""
 THEN: Final = ", then "
 """Between the tools of a sequence, in its name."""
+WITH: Final = " + "
+"""Between tools that are used together."""
 _HOURS: Final = 6
 """Of a part of a day."""
 _DAYS: Final = ("Mondays", "Tuesdays", "Wednesdays", "Thursdays", "Fridays", "Saturdays", "Sundays")
@@ -100,15 +104,12 @@ def traits_of(tenant: str, user_id: str, sessions: Iterable[Session]) -> list[Tr
     newest = newest[-MOST_SESSIONS:]
     if len(newest) < LEAST_SESSIONS:
         return []
-    kinds: Mapping[TraitKind, Iterable[_Recurring]] = {
-        "pattern": (*_sequences(newest), *_beginnings(newest)),
-        "skill": _skills(newest),
-        "interest": _interests(newest),
-    }
+    whose = tenant, user_id
+    patterns = (*_sequences(newest), *_beginnings(newest))
     return [
-        trait
-        for kind, found in kinds.items()
-        for trait in _strongest(_trait(tenant, user_id, kind, one) for one in found)
+        *_strongest(_trait(whose, "pattern", one) for one in patterns),
+        *_skills(whose, newest),
+        *_strongest(_trait(whose, "interest", one) for one in _interests(newest)),
     ]
 
 
@@ -156,7 +157,8 @@ def _strongest(traits: Iterable[Trait]) -> list[Trait]:
     return ranked[: MOST_OF_A_KIND[ranked[0].kind]] if ranked else []
 
 
-def _trait(tenant: str, user_id: str, kind: TraitKind, recurring: _Recurring) -> Trait:
+def _trait(whose: tuple[str, str], kind: TraitKind, recurring: _Recurring) -> Trait:
+    tenant, user_id = whose
     shown = sorted(recurring.shown, reverse=True)
     times = [one.at_ms for one in shown]
     of_each = max(1, MAX_PROVING // len(shown))
@@ -225,7 +227,7 @@ def _sequences(sessions: Sequence[Session]) -> Iterator[_Recurring]:
 
 def _runs(events: Session) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
     """Stretches of the tools that were used, and the events that say so; tried again is once."""
-    done = (use for use in actions(events) if use.tool is not None)
+    done = (use for use in actions(events) if use.tool and not of_protected_tool(use.name))
     uses = [next(same) for _, same in groupby(done, key=lambda use: use.name)]
     for length in range(1, MOST_STEPS + 1):
         for start in range(len(uses) - length + 1):
@@ -291,21 +293,113 @@ def by_chance(times: int, total: int, places: int) -> float:
 # -- skills ----------------------------------------------------------------------------------------
 
 
-def _skills(sessions: Sequence[Session]) -> Iterator[_Recurring]:
-    """Tools whose use ends with success in most of the sessions that have any."""
-    tried: dict[str, int] = {}
-    through: dict[str, list[_Sight]] = {}
-    for events in sessions:
-        last = {use.name: use for use in actions(events) if use.tool is not None and use.outcome}
+class _Skill(NamedTuple):
+    """What is carried through: one tool, or several that belong together.
+
+    Attributes:
+        tools: of which it is.
+        tried: numbers of the sessions that use any of them.
+        through: by number, the sessions that end such a use with success.
+    """
+
+    tools: tuple[str, ...]
+    tried: frozenset[int]
+    through: Mapping[int, _Sight]
+
+    def recurring(self, what: str, name: str) -> _Recurring:
+        share = len(self.through) / len(self.tried)
+        return _Recurring(what, name, list(self.through.values()), share)
+
+
+def _skills(whose: tuple[str, str], sessions: Sequence[Session]) -> list[Trait]:
+    """Tools whose use ends well in most of the sessions that have any, and their parents."""
+    skills = {
+        _trait(whose, "skill", one.recurring(one.tools[0], one.tools[0])): one
+        for one in _carried_through(sessions)
+    }
+    told = {trait: skills[trait] for trait in _strongest(skills)}
+    parents: dict[str, Trait] = {}
+    for what, name, parent in _parents(list(told.values())):
+        made = _trait(whose, "skill", parent.recurring(what, name))
+        parents |= dict.fromkeys(parent.tools, made)
+    return [
+        *dict.fromkeys(parents.values()),
+        *(
+            replace(trait, parent_id=parents[one.tools[0]].trait_id)
+            if one.tools[0] in parents
+            else trait
+            for trait, one in told.items()
+        ),
+    ]
+
+
+def _carried_through(sessions: Sequence[Session]) -> Iterator[_Skill]:
+    tried: dict[str, set[int]] = {}
+    through: dict[str, dict[int, _Sight]] = {}
+    for number, events in enumerate(sessions):
+        last = {use.name: use for use in actions(events) if use.tool and use.outcome}
         for name, use in last.items():
-            tried[name] = tried.get(name, 0) + 1
+            if of_protected_tool(name):
+                continue
+            tried.setdefault(name, set()).add(number)
             if not use.failed:
                 sight = _Sight(events[0].occurred_at_ms, (use.last.event_id,), use.last.session_id)
-                through.setdefault(name, []).append(sight)
+                through.setdefault(name, {})[number] = sight
     for name, shown in through.items():
-        share = len(shown) / tried[name]
-        if len(shown) >= LEAST_SESSIONS and share >= CARRIED_THROUGH:
-            yield _Recurring(name, name, shown, share)
+        if len(shown) >= LEAST_SESSIONS and len(shown) >= CARRIED_THROUGH * len(tried[name]):
+            yield _Skill((name,), frozenset(tried[name]), shown)
+
+
+def _parents(skills: Sequence[_Skill]) -> Iterator[tuple[str, str, _Skill]]:
+    """What at least two skills are parts of: what it is, its name, and all of it.
+
+    What tools are called after, the word of most tools first; those that are called after nothing
+    in common, by being used together.
+    """
+    left = sorted(skills)
+    while named := _most_shared(left):
+        name, parts = named
+        left = [one for one in left if one not in parts]
+        yield f"parent {stem_in(name)}", name, _joined(parts)
+    while left:
+        together = [left.pop(0)]
+        for part in together:  # grows meanwhile
+            more = [one for one in left if _are_used_together(part, one)]
+            left = [one for one in left if one not in more]
+            together += more
+        if len(together) > 1:
+            parent = _joined(sorted(together))
+            yield f"parent {WITH.join(parent.tools)}", WITH.join(parent.tools), parent
+
+
+def _most_shared(skills: Sequence[_Skill]) -> tuple[str, list[_Skill]] | None:
+    """The word that most tools are called after, as most of them have it, and these."""
+    by_stem: dict[str, list[tuple[str, _Skill]]] = {}
+    for one in skills:
+        for word in objects_of(one.tools[0]):
+            by_stem.setdefault(stem_in(word), []).append((word, one))
+    shared = [words for words in by_stem.values() if len({one.tools for _, one in words}) > 1]
+    if not shared:
+        return None
+    most = max(shared, key=lambda words: (len(words), sorted(word for word, _ in words)))
+    words = sorted(word for word, _ in most)
+    return max(words, key=words.count), list({one.tools: one for _, one in most}.values())
+
+
+def _are_used_together(skill: _Skill, other: _Skill) -> bool:
+    both = skill.through.keys() & other.through.keys()
+    return len(both) >= LEAST_SESSIONS and len(both) >= USUAL * len(skill.tried | other.tried)
+
+
+def _joined(skills: Sequence[_Skill]) -> _Skill:
+    through: dict[int, _Sight] = {}
+    for one in skills:
+        for number, sight in one.through.items():
+            before = through.get(number, sight)
+            ids = dict.fromkeys((*before.event_ids, *sight.event_ids))
+            through[number] = sight._replace(event_ids=tuple(ids))
+    tools = tuple(tool for one in skills for tool in one.tools)
+    return _Skill(tools, frozenset().union(*(one.tried for one in skills)), through)
 
 
 # -- interests -------------------------------------------------------------------------------------

@@ -19,8 +19,9 @@ from projections.events import Event
 from projections.identity import START, Position
 from projections.schema import TRAIT
 
-_SAID = ("strength", "session_count", "first_seen", "last_seen", "holds_until", "event_ids")
-_SHOWN = ("kind", "name", *_SAID, "decided_at", "gone", "gone_decided_at")
+_TIMES = ("first_seen", "last_seen", "holds_until")
+_SAID = ("kind", "name", "strength", "session_count", "event_ids", "parent_id")
+_SHOWN = (*_SAID, *_TIMES, "decided_at", "gone", "gone_decided_at")
 
 
 def decide_traits(
@@ -74,6 +75,10 @@ def _decided(
             kept_on = remembered(before.said, derived.get(own_id), retained)
             if kept_on is not None:
                 derived[own_id] = kept_on
+    derived = {
+        own_id: trait if trait.parent_id in derived else replace(trait, parent_id=None)
+        for own_id, trait in derived.items()
+    }
     new = [
         trait
         for own_id, trait in derived.items()
@@ -115,7 +120,9 @@ def _shown(graph: Reads, tenant: str, user_id: str, derived: Iterable[str]) -> d
 
 
 def _of_node(node: FoundNode) -> _Shown:
-    kind, name, *values, decided_at, gone, gone_at = (node.values[one] for one in _SHOWN)
+    *_, decided_at, gone, gone_at = (node.values[one] for one in _SHOWN)
     if gone:
         return _Shown(position_of(gone_at) or START, None)
-    return _Shown(position_of(decided_at) or START, Trait(node.key[1], kind, name, *values))
+    said = {one: node.values[one] for one in _SAID}
+    said |= {f"{one}_ms": node.values[one] for one in _TIMES}
+    return _Shown(position_of(decided_at) or START, Trait(trait_id=node.key[1], **said))

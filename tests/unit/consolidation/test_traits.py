@@ -21,7 +21,7 @@ from consolidation.traits import (
     remembered,
     traits_of,
 )
-from enrichment.grounded import is_protected
+from enrichment.persons import is_protected
 from tests.factories import START_MS
 from tests.source_factories import called, mentioned, returned, said
 
@@ -143,6 +143,59 @@ def test_a_session_counts_by_how_the_use_of_a_tool_ends() -> None:
     failed = [used("refund", day=day, failing=("refund",)) for day in (6, 7)]
     assert found("skill", *sessions, failed[0]) == {"refund": (3, 0.75)}
     assert found("skill", *sessions, *failed) == {}
+
+
+def parents(*sessions: Sequence[SourceEvent]) -> dict[str, str]:
+    """The name of the skill that each is a part of."""
+    made = {one.trait_id: one for one in traits_of("default", "ann", sessions)}
+    return {
+        one.name: made[one.parent_id].name for one in made.values() if one.parent_id is not None
+    }
+
+
+INVOICES = ("create_invoice", "list_invoices", "sendInvoice")
+
+
+def test_tools_that_are_called_after_one_thing_are_parts_of_one_skill() -> None:
+    sessions = [used(tool, day=3 * n + at) for n, tool in enumerate(INVOICES) for at in range(3)]
+    assert parents(*sessions) == dict.fromkeys(INVOICES, "invoice")
+    assert found("skill", *sessions)["invoice"] == (9, 1.0)
+    assert parents(*sessions[:3]) == {}
+
+
+def test_a_verb_is_nothing_that_tools_are_called_after() -> None:
+    tools = ("create_invoice", "create_order")
+    assert parents(*(used(tool, day=day) for tool in tools for day in (0, 2, 5))) == {}
+
+
+def test_tools_that_are_used_together_are_parts_of_one_skill() -> None:
+    together = [used("pick", "pack", "ship", day=day) for day in (0, 2, 5)]
+    expected = "pack + pick + ship"
+    assert parents(*together) == dict.fromkeys(("pack", "pick", "ship"), expected)
+    assert parents(*together[:2]) == {}
+    apart = [used("ship", day=day) for day in range(6, 12)]
+    assert parents(*together, *apart) == dict.fromkeys(("pack", "pick"), "pack + pick")
+
+
+def test_a_skill_of_several_tools_is_proved_by_events_of_each() -> None:
+    sessions = [used(*INVOICES, day=day) for day in (0, 2, 5)]
+    (parent,) = (one for one in traits_of("default", "ann", sessions) if one.name == "invoice")
+    assert set(parent.event_ids) == {e.event_id for s in sessions for e in s if e.tool_name} - {
+        e.event_id for s in sessions for e in s[::2]
+    }
+    assert parent.parent_id is None
+
+
+@pytest.mark.parametrize("tool", ["refill_prescription", "book_doctor", "get_health_records"])
+def test_nothing_is_derived_of_tools_for_what_a_person_is(tool: str) -> None:
+    sessions = [used("login", tool, "pay", day=day) for day in (0, 2, 5)]
+    assert all(tool not in one.name for one in traits_of("default", "ann", sessions))
+
+
+def test_how_a_system_is_is_nobodys_health() -> None:
+    assert "get_health_status" in found(
+        "skill", *(used("get_health_status", day=day) for day in (0, 2, 5))
+    )
 
 
 # -- interests -------------------------------------------------------------------------------------

@@ -11,9 +11,11 @@ from enrichment.names import user_entity_id
 from projections.events import Event
 from projections.schema import (
     ABSTRACTED_FROM,
+    DERIVED_FROM,
     EVENT,
     EXHIBITS_PATTERN,
     HAS_SKILL,
+    PARENT_SKILL,
     SUMMARY,
     TRAIT,
 )
@@ -63,7 +65,8 @@ def names(live: Passing, user: str = "ann") -> dict[str, int]:
     }
 
 
-LEARNT = {"lookup, then refund": 3, "lookup": 3, "refund": 3}
+TOGETHER = "lookup + refund"
+LEARNT = {"lookup, then refund": 3, "lookup": 3, "refund": 3, TOGETHER: 3}
 
 
 def test_what_sessions_of_a_user_have_in_common_becomes_graph(live: Passing) -> None:
@@ -71,7 +74,7 @@ def test_what_sessions_of_a_user_have_in_common_becomes_graph(live: Passing) -> 
     assert names(live) == LEARNT
     who = (TENANT, user_entity_id(TENANT, "ann"))
     assert [edge.source for edge in live.drawn(EXHIBITS_PATTERN.type)] == [who]
-    assert [edge.source for edge in live.drawn(HAS_SKILL.type)] == [who, who]
+    assert [edge.source for edge in live.drawn(HAS_SKILL.type)] == [who, who, who]
 
 
 def test_a_trait_leads_to_the_users_summaries_of_its_sessions(live: Passing) -> None:
@@ -88,6 +91,31 @@ def test_a_trait_leads_to_the_users_summaries_of_its_sessions(live: Passing) -> 
     assert len(told) == 3
 
 
+def test_a_trait_leads_to_the_events_that_prove_it_and_a_skill_to_what_it_is_a_part_of(
+    live: Passing,
+) -> None:
+    live.run()
+    shown = live.shown(TRAIT.label, "name", "event_ids")
+    proofs = {(node.key[1], one) for node in shown for one in node.values["event_ids"]}
+    assert {(e.source[1], e.target[1]) for e in live.drawn(DERIVED_FROM.type)} == proofs
+    name = {node.key: node.values["name"] for node in shown}
+    parents = {(name[e.source], name[e.target]) for e in live.drawn(PARENT_SKILL.type)}
+    assert parents == {("lookup", TOGETHER), ("refund", TOGETHER)}
+
+
+def test_a_parent_goes_with_what_made_it_one(live: Passing) -> None:
+    live.run()
+    for session in range(5, 12):
+        worked(live, session, steps=("lookup",))
+    live.run()
+    assert TOGETHER not in names(live)
+    assert live.drawn(PARENT_SKILL.type) == []
+    for size in (1, 500):
+        live.empty()
+        live.fold(size)
+        assert live.drawn(PARENT_SKILL.type) == []
+
+
 def test_a_second_pass_appends_nothing_whatever_the_time(live: Passing) -> None:
     live.run()
     before = live.seqs()
@@ -99,7 +127,7 @@ def test_a_session_more_is_told_and_what_is_the_same_is_not(live: Passing) -> No
     live.run()
     worked(live, 5, steps=("refund",))
     assert live.run().traits_written == 1
-    assert names(live) == {**LEARNT, "refund": 4}
+    assert names(live) == {**LEARNT, "refund": 4, TOGETHER: 4}
 
 
 def test_what_is_no_more_so_ends_and_comes_back(live: Passing) -> None:
