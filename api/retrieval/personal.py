@@ -20,7 +20,7 @@ from api.retrieval.plan import Operator, Plan
 from api.retrieval.story_result import READ_OFF, StoryAnswer
 from api.retrieval.story_roles import roles_of
 from api.retrieval.story_terms import StoryTerms
-from consolidation.traits import THEN
+from consolidation.traits import THEN, WITH
 from enrichment.names import canonical_name
 from enrichment.stems import same_root, stem_in, words_in
 from enrichment.vocabulary import STOP_WORDS, relation_words
@@ -72,6 +72,8 @@ class Trait(NamedTuple):
         session_count: sessions that show it.
         last_ms: when it was seen last, milliseconds since the epoch.
         event_id: of the newest event that proves it.
+        own_id: of it.
+        parent_id: of the skill that it is a part of.
     """
 
     kind: str
@@ -80,6 +82,8 @@ class Trait(NamedTuple):
     session_count: int
     last_ms: int
     event_id: str
+    own_id: str = ""
+    parent_id: str | None = None
 
 
 class Known(NamedTuple):
@@ -242,11 +246,25 @@ def trait_line(trait: Trait) -> Line:
 def practised(person: Known, topic: Topic, episode: Episode | None) -> list[Line]:
     """Habits and skills that have to do with a question, the strongest first, then wishes."""
     tools = frozenset() if episode is None else episode.tools
-    concerning = [trait for trait in person.traits if _concerns(trait, topic, tools)]
+    concerning = _grouped(person, [one for one in person.traits if _concerns(one, topic, tools)])
     weighed = _traits(person._replace(traits=concerning), topic)
     wishes = [fact for fact in person.facts if topic.share(fact.target.name)]
     wanted = _wishes(person._replace(facts=wishes), topic)
     return [*_best(weighed)[:MAX_OTHERS], *wanted[:MAX_WISHES]]
+
+
+def _grouped(person: Known, traits: Sequence[Trait]) -> list[Trait]:
+    """Traits, each skill by the one that it is a part of, with all parts of that by name."""
+    parents = {one.own_id: one for one in person.traits if one.kind in _PRACTISED}
+    told = dict.fromkeys(parents.get(one.parent_id or "", one) for one in traits)
+    return [_with_parts(one, person.traits) for one in told]
+
+
+def _with_parts(trait: Trait, traits: Iterable[Trait]) -> Trait:
+    parts = [one.name for one in traits if one.parent_id == trait.own_id]
+    if not parts or WITH in trait.name:  # whose name tells them
+        return trait
+    return trait._replace(name=f"{trait.name}: {', '.join(parts)}")
 
 
 def _concerns(trait: Trait, topic: Topic, tools: frozenset[str]) -> bool:
@@ -256,7 +274,7 @@ def _concerns(trait: Trait, topic: Topic, tools: frozenset[str]) -> bool:
     """
     if trait.kind not in _PRACTISED:
         return False
-    by_tools = tools.issuperset(trait.name.split(THEN))
+    by_tools = tools.issuperset(one for part in trait.name.split(WITH) for one in part.split(THEN))
     return not topic.stems or by_tools or topic.share(trait.name) > 0
 
 

@@ -166,6 +166,8 @@ def known_of(persons: Persons, question: PersonAsked) -> Known | None:
 def _trait(node: GraphNode) -> Trait:
     values = node.properties
     return Trait(
+        own_id=node.node_id,
+        parent_id=values.get("parent_id"),
         kind=values["kind"],
         name=values["name"],
         strength=values["strength"],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Annotated, Any, Final
 from urllib.parse import quote
@@ -67,14 +67,23 @@ def _show_person(out: Console, person: Mapping[str, Any]) -> None:
     if told or not any(person[kind] for kind in _TRAITS):
         show_facts(out, told)
     for kind in _TRAITS:
-        for trait in person[kind]:
+        for trait in _by_parent(person[kind]):
             seen = f"{trait['session_count']} sessions, {trait['strength']:.0%}"
             since, last = trait["first_seen"][:10], trait["last_seen"][:10]
-            out.print(f"{kind[:-1]}: {escape(trait['name'])} [dim]{seen}, {since} to {last}[/dim]")
+            part = "  part" if trait.get("part_of") else kind[:-1]
+            out.print(f"{part}: {escape(trait['name'])} [dim]{seen}, {since} to {last}[/dim]")
             out.print(f"  [dim]{', '.join(trait['event_ids'][:3])}[/dim]")
     if person["sessions"]:
         out.print()
         show_sessions(out, person["sessions"])
+
+
+def _by_parent(traits: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Traits in their order, what is a part of another behind that."""
+    parts: dict[str | None, list[Mapping[str, Any]]] = {}
+    for trait in traits:
+        parts.setdefault(trait.get("part_of"), []).append(trait)
+    return [one for whole in parts.get(None, ()) for one in (whole, *parts.get(whole["name"], ()))]
 
 
 @command(user_group, "correct", example="recollect user correct cust-ana lives_in Porto")

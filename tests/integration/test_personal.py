@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -68,6 +69,18 @@ def test_how_somebody_does_something_is_told_by_habits_and_steps(edition: Editio
     assert any(line.startswith(f"usually: {habit} (4 sessions") for line in told)
     steps = {line: tool for line, tool in told.items() if line.startswith("step ")}
     assert list(steps.values()) == list(ORDERS)
+    (skill,) = (line for line in told if line.startswith("carries through: "))
+    assert skill.startswith(f"carries through: {' + '.join(sorted(ORDERS))} (4 sessions")
+
+
+def test_a_page_tells_the_parts_of_a_skill_behind_it(edition: Edition) -> None:
+    page = edition.run("user", "show", "mara")
+    told = [line.partition(" (")[0] for line in page.splitlines()]
+    told = [line for line in told if line.startswith(("skill: ", "  part: "))]
+    names = [re.split(r" \d", line, maxsplit=1)[0] for line in told]
+    parts = [f"  part: {tool}" for tool in sorted(ORDERS)]
+    assert names[0] == f"skill: {' + '.join(sorted(ORDERS))}"
+    assert sorted(names[1:]) == parts
 
 
 def test_of_whom_nothing_is_known_it_is_a_question_like_any_other(edition: Edition) -> None:
