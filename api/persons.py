@@ -52,7 +52,7 @@ def person_of(
     held = [trait for trait in traits if trait.properties["holds_until"] > now_ms]
     names_of = {trait.node_id: trait.properties["name"] for trait in held}
     for trait in held:
-        parent = names_of.get(trait.properties.get("parent_id"))
+        parent = names_of.get(trait.properties.get("parent_id", ""))
         kinds[trait.properties["kind"]].append(_trait_item(trait.properties, parent))
     return Person(
         user_id=user_id,

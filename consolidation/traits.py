@@ -416,15 +416,16 @@ def _interests(sessions: Sequence[Session]) -> Iterator[_Recurring]:
         for events in sessions
         for event in events
         for thing in event.entities
-        if thing.subtype == PERSON  # whom another sentence takes for a thing
+        if thing.subtype == PERSON or _is_somebody(thing.name, event.text)
         for word in _words(thing.name)
-    }
+    }  # whom another sentence takes for a thing
     for number, events in enumerate(words):
         for event in events:
             if is_protected(event.text):
                 continue
             for thing in things_of(event):
-                if _may_interest(thing) and not own_names.issuperset(_words(thing.name)):
+                named = _may_interest(thing) and _names(event.text, thing.name)
+                if named and not own_names.issuperset(_words(thing.name)):
                     sight = _Sight(event.occurred_at_ms, (event.event_id,), event.session_id)
                     shown.setdefault(thing.entity_id, {}).setdefault(number, sight)
                     names[thing.entity_id] = thing.name
@@ -443,6 +444,33 @@ def _is_own(event: SourceEvent) -> bool:
 
 def _words(name: str) -> list[str]:
     return _WORD.findall(name.casefold())
+
+
+_BESIDE: Final = re.compile(r"\[[^\]]*\]")
+"""What stands beside somebody's words: that a picture or a file comes with them, and what of."""
+_MINDS: Final = "(?:loves|likes|wants|says|said|thinks|knows|feels|hopes|told|asked|agreed)"
+
+
+def _names(text: str, name: str) -> bool:
+    """Whether somebody's own words name a thing, and not only whose another thing is.
+
+    They may be told elsewhere, or in another form.
+    """
+    parts = r"\W+".join(map(re.escape, name.split()))
+    named = re.compile(rf"(?<!\w){parts}(?:e?s)?(?!\w)(?P<whose>['\u2019]s)?", re.IGNORECASE)
+    own = [one["whose"] is None for one in named.finditer(_BESIDE.sub(" ", text))]
+    return any(own) if own else named.search(text) is None
+
+
+def _is_somebody(name: str, text: str) -> bool:
+    """Whether a text speaks of a name as one does of a person."""
+    if not name[:1].isupper():
+        return False
+    who = re.escape(name)
+    pattern = (
+        rf"(?<!\w)(?:{who} (?:and I\b|{_MINDS}\b)|(?:I|me|[Ss]?[Hh]e is) (?:and )?{who}(?!\w))"
+    )
+    return re.search(pattern, text) is not None
 
 
 def _may_interest(thing: Mentioned) -> bool:

@@ -309,7 +309,7 @@ ASIDE = word_set("with in on at during after before by")
 # Verbs that say little without what follows them: "I love going …", "I like to take …".
 LIGHT_VERBS = word_set(
     "go be do have get make see take spend try look use give keep help let start come know "
-    "say think feel find want put become show tell hear talk bring watch"
+    "say think feel find want put become show tell hear talk bring watch play share"
 )
 PRAISE = word_set(
     "great good amazing big huge awesome lovely real true best wonderful fantastic nice cool "

@@ -61,6 +61,39 @@ def found(kind: str, *sessions: Sequence[SourceEvent]) -> dict[str, tuple[int, f
     }
 
 
+def told(*texts: str, name: str) -> dict[str, tuple[int, float]]:
+    """The interests of sessions whose texts name a thing."""
+    return found("interest", *(spoke(name, day=day, text=text) for day, text in enumerate(texts)))
+
+
+def test_what_stands_beside_somebodys_words_is_no_interest_of_theirs() -> None:
+    words = ("Look at my book shelf!", "I dusted the book shelves.", "A book shelf at last.")
+    assert told(*words, name="book shelf") == {"book shelf": (3, 1.0)}
+    pictures = ["Look! [image: a book shelf]"] * 3
+    assert told(*pictures, name="book shelf") == {}
+    assert told(*words[:2], pictures[0], name="book shelf") == {}
+
+
+def test_whose_things_are_spoken_of_is_no_interest() -> None:
+    assert told(*["We met at McGee's bar."] * 3, name="McGee") == {}
+    assert told(*["We met at McGee."] * 3, name="McGee") == {"McGee": (3, 1.0)}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Samantha and I moved.",
+        "At the theatre, Samantha loves it.",
+        "She is Samantha.",
+        "Come with me and Samantha.",
+    ],
+)
+def test_who_is_spoken_of_as_a_person_is_no_interest(words: str) -> None:
+    others = ["I saw Samantha.", "I called Samantha.", "Samantha was there."]
+    assert told(*others, name="Samantha") == {"Samantha": (3, 1.0)}
+    assert told(words, *others, name="Samantha") == {}
+
+
 # -- habits ----------------------------------------------------------------------------------------
 
 REFUND = ("lookup", "refund", "notify")
