@@ -10,14 +10,23 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from hashlib import blake2b
-from itertools import groupby
-from math import comb, log2
+from math import log2
 from typing import Final, NamedTuple
 
-from consolidation.actions import actions, is_by_user, things_of
+from consolidation.actions import actions, things_of
 from consolidation.decay import DAY_MS
+from consolidation.habits import (
+    PERSON,
+    USUAL,
+    Recurring,
+    Session,
+    Sight,
+    beginnings,
+    choices,
+    is_own,
+    sequences,
+)
 from consolidation.payloads import (
     LEAST_SESSIONS,
     MAX_NAME_CHARACTERS,
@@ -25,13 +34,11 @@ from consolidation.payloads import (
     Trait,
     TraitKind,
 )
-from consolidation.sources import Mentioned, SourceEvent
+from consolidation.sources import Mentioned
 from consolidation.summary_payloads import SUMMARY_DIGEST_BYTES, summary_id
 from enrichment.act_names import objects_of
-from enrichment.event_kinds import EventKind, type_words
-from enrichment.grounded import is_protected
 from enrichment.patterns import identifiers
-from enrichment.persons import USER_ROLES, is_protected, of_protected_tool
+from enrichment.persons import is_protected, of_protected_tool
 from enrichment.stems import stem_in
 from enrichment.vocabulary import cut
 from projections.identity import SEPARATOR
@@ -46,47 +53,15 @@ HALF_LIVES_MS: Final[Mapping[TraitKind, int]] = {
 MOST_HALF_LIVES: Final = 2
 """That something holds at most without being seen, however often it was seen before."""
 MOST_OF_A_KIND: Final[Mapping[TraitKind, int]] = {"pattern": 5, "skill": 5, "interest": 10}
-MOST_STEPS: Final = 5
-"""Tools of a sequence, of which there are two at least."""
 CARRIED_THROUGH: Final = 0.75
 """Of the sessions that use a tool: so many end its use with success, or it is no skill."""
-LEAST_BEGUN: Final = 5
-"""Days, or parts of days, on which sessions begin, before anything is said of when they do."""
-BY_CHANCE: Final = 0.01
-"""How likely it may be that sessions which begin at any time look as if they had a habit."""
-WORKING_DAYS: Final = 5
-"""Of a week, and"""
-WAKING_PARTS: Final = 2
-"""of a day, among which it is a chance: nobody comes at night, and many never on Sundays."""
-USUAL: Final = 0.6
-"""Of the sessions, or of those that use the first tool of a sequence: so many, or it is no habit.
-Of tools that come in any order, each pair follows in some sessions."""
-THEN: Final = ", then "
-"""Between the tools of a sequence, in its name."""
 WITH: Final = " + "
 """Between tools that are used together."""
-_HOURS: Final = 6
-"""Of a part of a day."""
-_DAYS: Final = ("Mondays", "Tuesdays", "Wednesdays", "Thursdays", "Fridays", "Saturdays", "Sundays")
-
 _WORD: Final = re.compile(r"[^\W\d_]+")
-PERSON: Final = "person"
 _NOT_OF_INTEREST: Final = frozenset((PERSON, "group"))
 """Subtypes: whom a user speaks of, and the peoples, faiths and parties that somebody belongs to."""
 _INTERESTING: Final = frozenset(("concept", "service"))
 """Types of entities; resources are files, orders and the like."""
-
-
-class _Sight(NamedTuple):
-    """A session that shows something, and the events by which."""
-
-    at_ms: int
-    event_ids: tuple[str, ...]
-    session_id: str
-
-
-Session = Sequence[SourceEvent]
-"""A user's own events of one session, sorted, at least one."""
 
 
 def traits_of(tenant: str, user_id: str, sessions: Iterable[Session]) -> list[Trait]:
@@ -105,7 +80,7 @@ def traits_of(tenant: str, user_id: str, sessions: Iterable[Session]) -> list[Tr
     if len(newest) < LEAST_SESSIONS:
         return []
     whose = tenant, user_id
-    patterns = (*_sequences(newest), *_beginnings(newest))
+    patterns = (*sequences(newest), *choices(newest), *beginnings(newest))
     return [
         *_strongest(_trait(whose, "pattern", one) for one in patterns),
         *_skills(whose, newest),
@@ -133,22 +108,6 @@ def remembered(before: Trait, now: Trait | None, retained: Collection[str]) -> T
     )
 
 
-class _Recurring(NamedTuple):
-    """What sessions show.
-
-    Attributes:
-        what: tells it from all others of its kind.
-        name: in words.
-        shown: the sessions that show it.
-        strength: the share of the sessions that could show it, above 0.
-    """
-
-    what: str
-    name: str
-    shown: Sequence[_Sight]
-    strength: float
-
-
 def _strongest(traits: Iterable[Trait]) -> list[Trait]:
     ranked = sorted(
         traits,
@@ -157,7 +116,7 @@ def _strongest(traits: Iterable[Trait]) -> list[Trait]:
     return ranked[: MOST_OF_A_KIND[ranked[0].kind]] if ranked else []
 
 
-def _trait(whose: tuple[str, str], kind: TraitKind, recurring: _Recurring) -> Trait:
+def _trait(whose: tuple[str, str], kind: TraitKind, recurring: Recurring) -> Trait:
     tenant, user_id = whose
     shown = sorted(recurring.shown, reverse=True)
     times = [one.at_ms for one in shown]
@@ -192,104 +151,6 @@ def holds_until_ms(times: Sequence[int], half_life_ms: int) -> int:
     return last + round(half_life_ms * min(log2(weight), MOST_HALF_LIVES))
 
 
-# -- habits ----------------------------------------------------------------------------------------
-
-
-def _sequences(sessions: Sequence[Session]) -> Iterator[_Recurring]:
-    """Tools that follow each other, in several sessions.
-
-    A part of a longer sequence is told, too, if enough sessions have the part alone.
-    """
-    used: dict[str, set[int]] = {}
-    shown: dict[tuple[str, ...], dict[int, _Sight]] = {}
-    for number, events in enumerate(sessions):
-        for steps, event_ids in _runs(events):
-            used.setdefault(steps[0], set()).add(number)
-            if len(set(steps)) > 1:
-                sight = _Sight(events[0].occurred_at_ms, event_ids, events[0].session_id)
-                shown.setdefault(steps, {}).setdefault(number, sight)
-    often = {
-        steps: where
-        for steps, where in shown.items()
-        if len(where) >= LEAST_SESSIONS and len(where) >= USUAL * len(used[steps[0]])
-    }
-    for steps, where in often.items():
-        without = (
-            len(where.keys() - longer_where.keys())
-            for longer, longer_where in often.items()
-            if _is_part(steps, longer)
-        )
-        if all(left >= LEAST_SESSIONS for left in without):
-            name = THEN.join(steps)
-            share = len(where) / len(used[steps[0]])
-            yield _Recurring(f"sequence {name}", name, list(where.values()), share)
-
-
-def _runs(events: Session) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
-    """Stretches of the tools that were used, and the events that say so; tried again is once."""
-    done = (use for use in actions(events) if use.tool and not of_protected_tool(use.name))
-    uses = [next(same) for _, same in groupby(done, key=lambda use: use.name)]
-    for length in range(1, MOST_STEPS + 1):
-        for start in range(len(uses) - length + 1):
-            part = uses[start : start + length]
-            yield (
-                tuple(use.name for use in part),
-                tuple(dict.fromkeys(use.last.event_id for use in part)),
-            )
-
-
-def _is_part(steps: tuple[str, ...], longer: tuple[str, ...]) -> bool:
-    starts = range(len(longer) - len(steps) + 1)
-    return len(steps) < len(longer) and any(
-        longer[start : start + len(steps)] == steps for start in starts
-    )
-
-
-def _beginnings(sessions: Sequence[Session]) -> Iterator[_Recurring]:
-    """When sessions begin: on a day of the week, in a part of the day (UTC).
-
-    Several on one day are one occasion: they are one visit, or were imported together.
-    """
-    days: dict[tuple[str, int], tuple[int, _Sight]] = {}
-    parts: dict[tuple[str, int], tuple[int, _Sight]] = {}
-    for events in sessions:
-        first = events[0]
-        at = datetime.fromtimestamp(first.occurred_at_ms / 1000, UTC)
-        sight = _Sight(first.occurred_at_ms, (first.event_id,), first.session_id)
-        date, part = at.date().isoformat(), at.hour // _HOURS
-        days.setdefault((date, 0), (at.weekday(), sight))
-        parts.setdefault((date, part), (part, sight))
-    yield from _habits(days.values(), [f"on {day}" for day in _DAYS], WORKING_DAYS)
-    hours = [(hour, hour + _HOURS) for hour in range(0, 24, _HOURS)]
-    names = [f"between {a:02}:00 and {b:02}:00 UTC" for a, b in hours]
-    yield from _habits(parts.values(), names, WAKING_PARTS)
-
-
-def _habits(
-    begun: Iterable[tuple[int, _Sight]], names: Sequence[str], places: int
-) -> Iterator[_Recurring]:
-    by_place: dict[int, list[_Sight]] = {}
-    for place, sight in begun:
-        by_place.setdefault(place, []).append(sight)
-    total = sum(map(len, by_place.values()))
-    for place, shown in by_place.items():
-        share = len(shown) / total
-        enough = len(shown) >= LEAST_SESSIONS and total >= LEAST_BEGUN and share >= USUAL
-        if enough and by_chance(len(shown), total, places) <= BY_CHANCE:
-            yield _Recurring(f"begins {names[place]}", f"comes {names[place]}", shown, share)
-
-
-def by_chance(times: int, total: int, places: int) -> float:
-    """How likely it is that one of several equal places has so many of all, or more.
-
-    At most: the places are counted as if they had nothing to do with each other.
-    """
-    tail = sum(
-        comb(total, number) * (places - 1) ** (total - number) for number in range(times, total + 1)
-    )
-    return min(1.0, float(places * tail / places**total))
-
-
 # -- skills ----------------------------------------------------------------------------------------
 
 
@@ -304,11 +165,11 @@ class _Skill(NamedTuple):
 
     tools: tuple[str, ...]
     tried: frozenset[int]
-    through: Mapping[int, _Sight]
+    through: Mapping[int, Sight]
 
-    def recurring(self, what: str, name: str) -> _Recurring:
+    def recurring(self, what: str, name: str) -> Recurring:
         share = len(self.through) / len(self.tried)
-        return _Recurring(what, name, list(self.through.values()), share)
+        return Recurring(what, name, list(self.through.values()), share)
 
 
 def _skills(whose: tuple[str, str], sessions: Sequence[Session]) -> list[Trait]:
@@ -335,7 +196,7 @@ def _skills(whose: tuple[str, str], sessions: Sequence[Session]) -> list[Trait]:
 
 def _carried_through(sessions: Sequence[Session]) -> Iterator[_Skill]:
     tried: dict[str, set[int]] = {}
-    through: dict[str, dict[int, _Sight]] = {}
+    through: dict[str, dict[int, Sight]] = {}
     for number, events in enumerate(sessions):
         last = {use.name: use for use in actions(events) if use.tool and use.outcome}
         for name, use in last.items():
@@ -343,7 +204,7 @@ def _carried_through(sessions: Sequence[Session]) -> Iterator[_Skill]:
                 continue
             tried.setdefault(name, set()).add(number)
             if not use.failed:
-                sight = _Sight(events[0].occurred_at_ms, (use.last.event_id,), use.last.session_id)
+                sight = Sight(events[0].occurred_at_ms, (use.last.event_id,), use.last.session_id)
                 through.setdefault(name, {})[number] = sight
     for name, shown in through.items():
         if len(shown) >= LEAST_SESSIONS and len(shown) >= CARRIED_THROUGH * len(tried[name]):
@@ -392,7 +253,7 @@ def _are_used_together(skill: _Skill, other: _Skill) -> bool:
 
 
 def _joined(skills: Sequence[_Skill]) -> _Skill:
-    through: dict[int, _Sight] = {}
+    through: dict[int, Sight] = {}
     for one in skills:
         for number, sight in one.through.items():
             before = through.get(number, sight)
@@ -405,11 +266,11 @@ def _joined(skills: Sequence[_Skill]) -> _Skill:
 # -- interests -------------------------------------------------------------------------------------
 
 
-def _interests(sessions: Sequence[Session]) -> Iterator[_Recurring]:
+def _interests(sessions: Sequence[Session]) -> Iterator[Recurring]:
     """What the user's own words name, in several sessions."""
-    shown: dict[str, dict[int, _Sight]] = {}
+    shown: dict[str, dict[int, Sight]] = {}
     names: dict[str, str] = {}
-    words = [[event for event in events if _is_own(event)] for events in sessions]
+    words = [[event for event in events if is_own(event)] for events in sessions]
     own_names = {word for events in words for event in events for word in _words(event.agent_id)}
     own_names |= {
         word
@@ -426,20 +287,13 @@ def _interests(sessions: Sequence[Session]) -> Iterator[_Recurring]:
             for thing in things_of(event):
                 named = _may_interest(thing) and _names(event.text, thing.name)
                 if named and not own_names.issuperset(_words(thing.name)):
-                    sight = _Sight(event.occurred_at_ms, (event.event_id,), event.session_id)
+                    sight = Sight(event.occurred_at_ms, (event.event_id,), event.session_id)
                     shown.setdefault(thing.entity_id, {}).setdefault(number, sight)
                     names[thing.entity_id] = thing.name
     for own_id, where in shown.items():
         if len(where) >= LEAST_SESSIONS:
             strength = len(where) / len(sessions)
-            yield _Recurring(own_id, names[own_id], list(where.values()), strength)
-
-
-def _is_own(event: SourceEvent) -> bool:
-    """Whether it is the user who speaks, and no agent to them."""
-    if event.kind is not EventKind.MESSAGE:
-        return False
-    return is_by_user(event) or not type_words(event.event_type).isdisjoint(USER_ROLES)
+            yield Recurring(own_id, names[own_id], list(where.values()), strength)
 
 
 def _words(name: str) -> list[str]:

@@ -20,7 +20,8 @@ from api.retrieval.plan import Operator, Plan
 from api.retrieval.story_result import READ_OFF, StoryAnswer
 from api.retrieval.story_roles import roles_of
 from api.retrieval.story_terms import StoryTerms
-from consolidation.traits import THEN, WITH
+from consolidation.habits import THEN
+from consolidation.traits import WITH
 from enrichment.names import canonical_name
 from enrichment.stems import same_root, stem_in, words_in
 from enrichment.vocabulary import STOP_WORDS, relation_words

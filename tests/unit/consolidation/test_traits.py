@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 
 from consolidation.decay import DAY_MS, HOUR_MS
+from consolidation.habits import BY_CHANCE, by_chance
 from consolidation.payloads import MAX_PROVING, Trait, TraitsDecided
 from consolidation.sources import Mentioned, SourceEvent
 from consolidation.traits import (
-    BY_CHANCE,
     HALF_LIVES_MS,
     MOST_HALF_LIVES,
-    by_chance,
     holds_until_ms,
     remembered,
     traits_of,
@@ -160,6 +159,68 @@ def test_chance_is_counted_over_all_places() -> None:
     assert by_chance(5, 5, 5) == pytest.approx(5 * 0.2**5)
     assert by_chance(0, 5, 5) == 1.0
     assert by_chance(4, 5, 5) > BY_CHANCE > by_chance(5, 6, 5)
+
+
+def chose(
+    arguments: str, *, day: float, words: str = "", offers: str = "", **fields: Any
+) -> list[SourceEvent]:
+    """A session in which something is asked for, offers come, and one is taken."""
+    at = round(day * DAY_MS)
+    asked, listed, call, answer = (next(_numbers) for _ in range(4))
+    return [
+        said(asked, "user", words, event_type="message.user", at=at),
+        returned(listed, "list_seats", offers, at=at + 1),
+        called(call, "book_seat", arguments, at=at + 2),
+        returned(answer, "book_seat", "done", after=(call,), at=at + 3, **fields),
+    ]
+
+
+OFFERS = "seats.row: 4\nseats.side: aisle\nseats.row: 5\nseats.side: window"
+
+
+def habits_of(*sessions: Sequence[SourceEvent]) -> dict[str, tuple[int, float]]:
+    made = found("pattern", *sessions).items()
+    return {name: shown for name, shown in made if name.startswith("chooses")}
+
+
+def test_what_is_chosen_of_offers_again_and_again_is_a_habit() -> None:
+    sessions = [chose("row: 4\nside: aisle", day=day, offers=OFFERS) for day in (0, 2, 5)]
+    assert habits_of(*sessions) == {"chooses side: aisle": (3, 1.0)}
+    assert habits_of(*sessions[:2]) == {}
+    others = [chose("side: window", day=day, offers=OFFERS) for day in (6, 7)]
+    assert habits_of(*sessions, *others) == {"chooses side: aisle": (3, 0.6)}
+    assert habits_of(*sessions, *others, chose("side: rear", day=9)) == {}
+    single = [chose("side: aisle", day=day, offers="seats.side: aisle") for day in (0, 2, 5)]
+    assert habits_of(*single) == {}
+
+
+def test_what_is_asked_for_again_and_again_is_a_habit() -> None:
+    words = "The weekly sheet again, please."
+    sessions = [chose("report_kind: weekly", day=day, words=words) for day in (0, 2, 5)]
+    assert habits_of(*sessions) == {"chooses report kind: weekly": (3, 1.0)}
+    unsaid = [chose("report_kind: weekly", day=day, words="Thanks!") for day in (0, 2, 5)]
+    assert habits_of(*unsaid) == {}
+
+
+@pytest.mark.parametrize(
+    ("field", "words"),
+    [
+        ("order: A-4711", "About A-4711."),
+        ("count: 12", "12 of them."),
+        ("diet: kosher", "Kosher, please."),
+        ("name: Ana", "Ana speaking."),
+    ],
+)
+def test_what_is_one_case_or_what_somebody_is_is_no_choice(field: str, words: str) -> None:
+    ana = mentioned("Ana", entity_type="concept", subtype="person")
+    sessions = [chose(field, day=day, words=words) for day in (0, 2, 5)]
+    sessions = [[one[0]._replace(entities=(ana,)), *one[1:]] for one in sessions]
+    assert habits_of(*sessions) == {}
+
+
+def test_what_did_not_work_was_not_chosen() -> None:
+    sessions = [chose("side: aisle", day=day, offers=OFFERS, error="sold out") for day in (0, 2, 5)]
+    assert habits_of(*sessions) == {}
 
 
 # -- skills ----------------------------------------------------------------------------------------
