@@ -778,7 +778,14 @@ TRAIT_EDGES: Final = {
 """From a user to what is derived of them, by its kind."""
 
 
-def _of_trait(type_: str, target: str, meaning: str, cap_per_node: int) -> EdgeRow:
+def _of_trait(
+    type_: str,
+    target: str,
+    meaning: str,
+    *,
+    cap_per_node: int,
+    persons: tuple[float, float, float] = (0.0, 0.0, 0.0),
+) -> EdgeRow:
     return EdgeRow(
         type=type_,
         source="Trait",
@@ -788,7 +795,7 @@ def _of_trait(type_: str, target: str, meaning: str, cap_per_node: int) -> EdgeR
         certainty=Certainty.RECORDED,
         view=View.HIERARCHICAL,
         prov="wasDerivedFrom",
-        weights=_weights(why=0.0, when=0.0, what=0.0, related=0.0, general=0.0),
+        weights=_weights(why=0.0, when=0.0, what=0.0, related=0.0, general=0.0, persons=persons),
         meaning=meaning,
         cap_per_node=cap_per_node,
         origin="ADR-0012",
@@ -799,16 +806,21 @@ ABSTRACTED_FROM: Final = _of_trait(
     "ABSTRACTED_FROM",
     "Summary",
     "the newest sessions that show it, as the user is told of them",
-    20,
+    cap_per_node=20,
 )
 DERIVED_FROM: Final = _of_trait(
-    "DERIVED_FROM", "Event", "the events that prove it, of the newest sessions, while retained", 20
+    "DERIVED_FROM",
+    "Event",
+    "the events that prove it, of the newest sessions, as long as they are retained",
+    cap_per_node=20,
 )
 PARENT_SKILL: Final = _of_trait(
     "PARENT_SKILL",
     "Trait",
-    "the skill that this one is a part of: of one object, or used together",
-    1,
+    "the skill that this one is a part of: of what its tool and others are called after, or of all "
+    "that are used together",
+    cap_per_node=1,
+    persons=(0.0, 5.0, 0.0),
 )
 
 EDGES: Final[dict[str, EdgeRow]] = {

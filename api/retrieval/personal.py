@@ -28,7 +28,7 @@ from enrichment.vocabulary import STOP_WORDS, relation_words
 from pipelines.columns.records import Array, Stories
 from pipelines.graph.rows import FactRow
 from projections.events import timestamp_text
-from projections.schema import MAX_WEIGHT, RELATES_TO, TRAIT_EDGES
+from projections.schema import MAX_WEIGHT, PARENT_SKILL, RELATES_TO, TRAIT_EDGES
 
 MAX_WISHES: Final = 10
 MAX_OTHERS: Final = 8
@@ -247,7 +247,9 @@ def trait_line(trait: Trait) -> Line:
 def practised(person: Known, topic: Topic, episode: Episode | None) -> list[Line]:
     """Habits and skills that have to do with a question, the strongest first, then wishes."""
     tools = frozenset() if episode is None else episode.tools
-    concerning = _grouped(person, [one for one in person.traits if _concerns(one, topic, tools)])
+    concerning = [trait for trait in person.traits if _concerns(trait, topic, tools)]
+    if topic.weights[PARENT_SKILL.type]:
+        concerning = _grouped(person, concerning)
     weighed = _traits(person._replace(traits=concerning), topic)
     wishes = [fact for fact in person.facts if topic.share(fact.target.name)]
     wanted = _wishes(person._replace(facts=wishes), topic)
