@@ -64,13 +64,20 @@ _INTERESTING: Final = frozenset(("concept", "service"))
 """Types of entities; resources are files, orders and the like."""
 
 
-def traits_of(tenant: str, user_id: str, sessions: Iterable[Session]) -> list[Trait]:
+def traits_of(
+    tenant: str,
+    user_id: str,
+    sessions: Iterable[Session],
+    liked: Mapping[str, str] | None = None,
+) -> list[Trait]:
     """What the sessions of a user have in common.
 
     Args:
         tenant: whose memory.
         user_id: whose sessions.
         sessions: in any order; the newest MOST_SESSIONS count.
+        liked: what the user said to like, by id; None: nothing. It is of interest if the user's
+            words name it, though it be a plain noun and so no entity that they mention.
 
     Returns:
         At most MOST_OF_A_KIND of each kind, what most sessions show first.
@@ -84,7 +91,7 @@ def traits_of(tenant: str, user_id: str, sessions: Iterable[Session]) -> list[Tr
     return [
         *_strongest(_trait(whose, "pattern", one) for one in patterns),
         *_skills(whose, newest),
-        *_strongest(_trait(whose, "interest", one) for one in _interests(newest)),
+        *_strongest(_trait(whose, "interest", one) for one in _interests(newest, liked or {})),
     ]
 
 
@@ -266,8 +273,9 @@ def _joined(skills: Sequence[_Skill]) -> _Skill:
 # -- interests -------------------------------------------------------------------------------------
 
 
-def _interests(sessions: Sequence[Session]) -> Iterator[Recurring]:
+def _interests(sessions: Sequence[Session], liked: Mapping[str, str]) -> Iterator[Recurring]:
     """What the user's own words name, in several sessions."""
+    liked = {one: name for one, name in liked.items() if not is_protected(name)}
     shown: dict[str, dict[int, Sight]] = {}
     names: dict[str, str] = {}
     words = [[event for event in events if is_own(event)] for events in sessions]
@@ -284,12 +292,17 @@ def _interests(sessions: Sequence[Session]) -> Iterator[Recurring]:
         for event in events:
             if is_protected(event.text):
                 continue
-            for thing in things_of(event):
-                named = _may_interest(thing) and _names(event.text, thing.name)
-                if named and not own_names.issuperset(_words(thing.name)):
+            things = {
+                thing.entity_id: thing.name
+                for thing in things_of(event)
+                if _may_interest(thing) and _names(event.text, thing.name) is not False
+            }
+            things |= {one: name for one, name in liked.items() if _names(event.text, name)}
+            for own_id, name in things.items():
+                if not own_names.issuperset(_words(name)):
                     sight = Sight(event.occurred_at_ms, (event.event_id,), event.session_id)
-                    shown.setdefault(thing.entity_id, {}).setdefault(number, sight)
-                    names[thing.entity_id] = thing.name
+                    shown.setdefault(own_id, {}).setdefault(number, sight)
+                    names[own_id] = name
     for own_id, where in shown.items():
         if len(where) >= LEAST_SESSIONS:
             strength = len(where) / len(sessions)
@@ -305,15 +318,17 @@ _BESIDE: Final = re.compile(r"\[[^\]]*\]")
 _MINDS: Final = "(?:loves|likes|wants|says|said|thinks|knows|feels|hopes|told|asked|agreed)"
 
 
-def _names(text: str, name: str) -> bool:
+def _names(text: str, name: str) -> bool | None:
     """Whether somebody's own words name a thing, and not only whose another thing is.
 
-    They may be told elsewhere, or in another form.
+    None: they are told elsewhere, or name it in another form.
     """
     parts = r"\W+".join(map(re.escape, name.split()))
     named = re.compile(rf"(?<!\w){parts}(?:e?s)?(?!\w)(?P<whose>['\u2019]s)?", re.IGNORECASE)
     own = [one["whose"] is None for one in named.finditer(_BESIDE.sub(" ", text))]
-    return any(own) if own else named.search(text) is None
+    if own:
+        return any(own)
+    return None if named.search(text) is None else False
 
 
 def _is_somebody(name: str, text: str) -> bool:

@@ -73,6 +73,19 @@ def test_what_stands_beside_somebodys_words_is_no_interest_of_theirs() -> None:
     assert told(*words[:2], pictures[0], name="book shelf") == {}
 
 
+def test_what_a_user_said_to_like_is_of_interest_if_their_words_name_it_again_and_again() -> None:
+    words = ("My pottery class again.", "More pottery!", "Pottery calms me.", "Something else.")
+    sessions = [spoke(day=day, text=text) for day, text in enumerate(words)]
+
+    def interests(*said: Sequence[SourceEvent], name: str = "pottery") -> list[str]:
+        return [one.name for one in traits_of("default", "ann", said, {"id": name})]
+
+    assert interests(*sessions) == ["pottery"]
+    assert interests(*sessions[1:]) == []
+    assert interests(*sessions, name="church") == []
+    assert found("interest", *sessions) == {}
+
+
 def test_whose_things_are_spoken_of_is_no_interest() -> None:
     assert told(*["We met at McGee's bar."] * 3, name="McGee") == {}
     assert told(*["We met at McGee."] * 3, name="McGee") == {"McGee": (3, 1.0)}

@@ -8,14 +8,17 @@ import pytest
 
 from consolidation.decay import DAY_MS
 from enrichment.names import user_entity_id
+from enrichment.vocabulary import LIKES
 from projections.events import Event
 from projections.schema import (
     ABSTRACTED_FROM,
     DERIVED_FROM,
+    ENTITY,
     EVENT,
     EXHIBITS_PATTERN,
     HAS_SKILL,
     PARENT_SKILL,
+    RELATES_TO,
     SUMMARY,
     TRAIT,
 )
@@ -101,6 +104,32 @@ def test_a_trait_leads_to_the_events_that_prove_it_and_a_skill_to_what_it_is_a_p
     name = {node.key: node.values["name"] for node in shown}
     parents = {(name[e.source], name[e.target]) for e in live.drawn(PARENT_SKILL.type)}
     assert parents == {("lookup", TOGETHER), ("refund", TOGETHER)}
+
+
+@pytest.mark.parametrize(
+    ("ended", "interests"),
+    [({}, ["pottery"]), ({"valid_to": NOW_MS}, []), ({"relation": "knows"}, [])],
+)
+def test_what_a_user_said_to_like_is_of_interest_as_long_as_they_do(
+    live: Passing, ended: dict[str, Any], interests: list[str]
+) -> None:
+    for number, session in enumerate((11, 13, 16)):
+        made = event(
+            100 * session,
+            at=session * DAY_MS,
+            session_id=f"session-{session}",
+            user_id="ann",
+            event_type="message.user",
+        )
+        live.take_in(made)
+        live.put(EVENT.label, made.event_id, kind="message", text=f"Pottery again, number {number}")
+    thing = live.entity("pottery")
+    user = live.put(ENTITY.label, user_entity_id(TENANT, "ann"), name="ann", entity_type="user")
+    liking = {"relation": LIKES, "user_id": "ann", "edge_type": "semantic", "fact": "…"}
+    told = {"valid_from": NOW_MS, "event_id": "e", "confidence": 0.9, "support_count": 1}
+    live.join(RELATES_TO.type, user, thing, **{**liking, **told, **ended})
+    live.run()
+    assert [name for name in names(live) if name not in LEARNT] == interests
 
 
 def test_a_parent_goes_with_what_made_it_one(live: Passing) -> None:
