@@ -1,4 +1,4 @@
-"""`recollect user`: what is known of a user, and what they say is wrong of it."""
+"""`recollect user`: what is known of a user, what they say is wrong of it, and all of it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,17 @@ from rich.console import Console
 from rich.markup import escape
 
 from pipelines.cli.ask import Api, KeyFile, client_for
+from pipelines.cli.exports import File, Form, write
 from pipelines.cli.invocation import Invocation, command
 from pipelines.cli.look import AsOf, Limit, Tenant, show_facts, show_sessions
+from pipelines.operations.export.run import STANDARD_OUTPUT
+from pipelines.operations.export.selection import Format, Selection
 from projections.events import DEFAULT_TENANT
 
 app = typer.Typer()
-user_group = typer.Typer(help="Show what is known of a user, and correct it.")
+user_group = typer.Typer(
+    help="Show what is known of a user, correct it, and write all of it to a file."
+)
 app.add_typer(user_group, name="user", no_args_is_help=True)
 
 UserId = Annotated[str, typer.Argument(metavar="USER", help="`user_id` of the events")]
@@ -127,3 +132,18 @@ def correct(
         path = f"/v1/users/{quote(user_id, safe='')}/corrections"
         document = client.ask(path, body, tenant).document
     invocation.answer(document, lambda out: out.print(f"event {document['event_id']}"))
+
+
+@command(user_group, "export", example="recollect user export cust-ana ana.md --format markdown")
+def export_(
+    invocation: Invocation,
+    user_id: UserId,
+    file: File = STANDARD_OUTPUT,
+    form: Form = Format.EVENTS,
+    tenant: Tenant = DEFAULT_TENANT,
+) -> int:
+    """Write all that was recorded of a user, and decided and corrected about them, to a file.
+
+    As `recollect export --user` does: events for other programs, or Markdown for people.
+    """
+    return write(invocation, form, Selection(tenant, user_id=user_id), file)
