@@ -202,20 +202,20 @@ def choices(sessions: Sequence[Session]) -> Iterator[Recurring]:
 def _chosen(events: Session) -> Iterator[tuple[str, str | None, SourceEvent]]:
     """Keys of arguments, their values if they were chosen, and the calls; in their order."""
     uses = {use.call.event_id: use for use in actions(events) if use.call and use.tool}
-    said, offered = "", dict[str, set[str]]()
+    words, offered = "", dict[str, set[str]]()
     names = {event.agent_id.casefold() for event in events if is_own(event)}
     things = (thing for event in events for thing in event.entities)
     names |= {thing.name.casefold() for thing in things if thing.subtype == PERSON}
     for event in events:
         if is_own(event):
-            said = f"{said}\n{event.text.casefold()}"
+            words = f"{words}\n{event.text.casefold()}"
         elif event.kind is EventKind.RESULT:
             for key, value in _fields(event):
                 offered.setdefault(key, set()).add(value)
         elif event.event_id in uses and not uses[event.event_id].failed:
             for key, value in _fields(event):
                 offers = offered.get(key, set())
-                is_chosen = _says(said, value) or (value in offers and len(offers) > 1)
+                is_chosen = _says(words, value) or (value in offers and len(offers) > 1)
                 is_chosen = is_chosen and value.casefold() not in names
                 yield key, value if is_chosen and _may_be_chosen(key, value) else None, event
 
@@ -226,9 +226,9 @@ def _fields(event: SourceEvent) -> Iterator[tuple[str, str]]:
         yield field["path"].rpartition(".")[2], field["value"].strip()
 
 
-def _says(said: str, value: str) -> bool:
-    words = re.escape(value.casefold())
-    return re.search(rf"(?<!\w){words}(?!\w)", said) is not None
+def _says(words: str, value: str) -> bool:
+    named = re.escape(value.casefold())
+    return re.search(rf"(?<!\w){named}(?!\w)", words) is not None
 
 
 def _may_be_chosen(key: str, value: str) -> bool:

@@ -188,8 +188,8 @@ def _skills(whose: tuple[str, str], sessions: Sequence[Session]) -> list[Trait]:
     told = {trait: skills[trait] for trait in _strongest(skills)}
     parents: dict[str, Trait] = {}
     for what, name, parent in _parents(list(told.values())):
-        made = _trait(whose, "skill", parent.recurring(what, name))
-        parents |= dict.fromkeys(parent.tools, made)
+        whole = _trait(whose, "skill", parent.recurring(what, name))
+        parents |= dict.fromkeys(parent.tools, whole)
     return [
         *dict.fromkeys(parents.values()),
         *(
@@ -243,9 +243,9 @@ def _parents(skills: Sequence[_Skill]) -> Iterator[tuple[str, str, _Skill]]:
 def _most_shared(skills: Sequence[_Skill]) -> tuple[str, list[_Skill]] | None:
     """The word that most tools are called after, as most of them have it, and these."""
     by_stem: dict[str, list[tuple[str, _Skill]]] = {}
-    for one in skills:
-        for word in objects_of(one.tools[0]):
-            by_stem.setdefault(stem_in(word), []).append((word, one))
+    for skill in skills:
+        for word in objects_of(skill.tools[0]):
+            by_stem.setdefault(stem_in(word), []).append((word, skill))
     shared = [words for words in by_stem.values() if len({one.tools for _, one in words}) > 1]
     if not shared:
         return None
@@ -261,8 +261,8 @@ def _are_used_together(skill: _Skill, other: _Skill) -> bool:
 
 def _joined(skills: Sequence[_Skill]) -> _Skill:
     through: dict[int, Sight] = {}
-    for one in skills:
-        for number, sight in one.through.items():
+    for skill in skills:
+        for number, sight in skill.through.items():
             before = through.get(number, sight)
             ids = dict.fromkeys((*before.event_ids, *sight.event_ids))
             through[number] = sight._replace(event_ids=tuple(ids))
@@ -325,9 +325,9 @@ def _names(text: str, name: str) -> bool | None:
     """
     parts = r"\W+".join(map(re.escape, name.split()))
     named = re.compile(rf"(?<!\w){parts}(?:e?s)?(?!\w)(?P<whose>['\u2019]s)?", re.IGNORECASE)
-    own = [one["whose"] is None for one in named.finditer(_BESIDE.sub(" ", text))]
-    if own:
-        return any(own)
+    places = [match["whose"] is None for match in named.finditer(_BESIDE.sub(" ", text))]
+    if places:
+        return any(places)
     return None if named.search(text) is None else False
 
 

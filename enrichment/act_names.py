@@ -55,7 +55,7 @@ _VERBS: Final = READ_VERBS | WRITE_VERBS.keys() | MOVING_VERBS | ADDING_VERBS | 
 _OF_ANYTHING: Final = STOP_WORDS | word_set(
     "data info details detail result results list all id ids new tool tools api status mcp"
 )
-_SHORTEST: Final = 3
+_SHORTEST_OBJECT: Final = 3
 """Letters of a word that tools are called after."""
 
 
@@ -116,5 +116,5 @@ def objects_of(tool: str) -> list[str]:
     return [
         word
         for word in dict.fromkeys(words)
-        if len(word) >= _SHORTEST and word.isalpha() and word not in _VERBS | _OF_ANYTHING
+        if len(word) >= _SHORTEST_OBJECT and word.isalpha() and word not in _VERBS | _OF_ANYTHING
     ]

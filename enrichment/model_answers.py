@@ -187,8 +187,8 @@ def _merged_facts(
         if source is None or target is None or len(facts) >= MAX_FACTS:
             continue
         relation = edge["relation"]
-        said = f"{source.name} {relation} {target.name} {edge['fact'] or ''}".replace("_", " ")
-        if is_protected(said) and (_is_somebody(source) or _is_somebody(target)):
+        words = f"{source.name} {relation} {target.name} {edge['fact'] or ''}".replace("_", " ")
+        if is_protected(words) and (_is_somebody(source) or _is_somebody(target)):
             continue
         confidence = min(MAX_CONFIDENCE, round(edge["confidence"] * WHOLE_CONFIDENCE))
         assertion = Assertion(

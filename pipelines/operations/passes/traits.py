@@ -106,8 +106,8 @@ def _liked(graph: Reads, tenant: str, user_id: str) -> dict[str, str]:
         for edge in graph.edges(RELATES_TO.type, [user], _LIKING).get(user, ())
         if [edge.values[one] for one in _LIKING] == [LIKES, user_id, None, None]
     ]
-    found = graph.nodes(ENTITY.label, likings, ("name",))
-    return {key[1]: node.values["name"] for key, node in found.items() if node.values["name"]}
+    things = graph.nodes(ENTITY.label, likings, ("name",))
+    return {key[1]: node.values["name"] for key, node in things.items() if node.values["name"]}
 
 
 def _own(sessions: Iterable[Sequence[SourceEvent]], user_id: str) -> Iterator[list[SourceEvent]]:
@@ -139,6 +139,6 @@ def _of_node(node: FoundNode) -> _Shown:
     *_, decided_at, gone, gone_at = (node.values[one] for one in _SHOWN)
     if gone:
         return _Shown(position_of(gone_at) or START, None)
-    said = {one: node.values[one] for one in _SAID}
-    said |= {f"{one}_ms": node.values[one] for one in _TIMES}
-    return _Shown(position_of(decided_at) or START, Trait(trait_id=node.key[1], **said))
+    values = {one: node.values[one] for one in _SAID}
+    values |= {f"{one}_ms": node.values[one] for one in _TIMES}
+    return _Shown(position_of(decided_at) or START, Trait(trait_id=node.key[1], **values))

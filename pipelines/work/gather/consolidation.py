@@ -266,10 +266,12 @@ class _Gathering:
         users = {(tenant, user_id) for (tenant, _), user_id in whose.items() if user_id}
         if not users:
             return set()
-        found = self._transaction.find(TRAIT.label, TRAIT.indexes[0], sorted(users), ("event_ids",))
+        of_users = self._transaction.find(
+            TRAIT.label, TRAIT.indexes[0], sorted(users), ("event_ids",)
+        )
         return {
             (*_pair(node.key), event_id)
-            for (tenant, _), traits in found.items()
+            for (tenant, _), traits in of_users.items()
             for node in traits
             for event_id in node.values["event_ids"]
             if (tenant, event_id) in recalled
