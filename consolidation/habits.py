@@ -13,8 +13,9 @@ from consolidation.actions import actions, is_by_user
 from consolidation.payloads import LEAST_SESSIONS
 from consolidation.sources import SourceEvent
 from enrichment.event_kinds import EventKind, type_words
+from enrichment.grounded import is_protected, of_protected_tool
 from enrichment.patterns import identifiers
-from enrichment.persons import USER_ROLES, is_protected, of_protected_tool
+from enrichment.persons import USER_ROLES
 
 PERSON: Final = "person"
 """Subtype of whom a user speaks of."""

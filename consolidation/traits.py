@@ -37,8 +37,8 @@ from consolidation.payloads import (
 from consolidation.sources import Mentioned
 from consolidation.summary_payloads import SUMMARY_DIGEST_BYTES, summary_id
 from enrichment.act_names import objects_of
+from enrichment.grounded import is_protected, of_protected_tool
 from enrichment.patterns import identifiers
-from enrichment.persons import is_protected, of_protected_tool
 from enrichment.stems import stem_in
 from enrichment.vocabulary import cut
 from projections.identity import SEPARATOR

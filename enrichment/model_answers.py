@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from enrichment.clauses import speaker_party
 from enrichment.event_kinds import EventKind
 from enrichment.facts import WHOLE_CONFIDENCE, Assertion, Mention, Party, fact_in_words, party_of
+from enrichment.grounded import is_protected
 from enrichment.names import MAX_FACTS, MAX_MENTIONS, SUBTYPES, SUMMARY_CHARACTERS, canonical_name
-from enrichment.persons import is_protected
 from enrichment.ports import EventText
 from enrichment.prompts import (
     Task,

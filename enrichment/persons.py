@@ -16,7 +16,6 @@ stays as it is.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
@@ -25,8 +24,7 @@ from enrichment.facts import Assertion, Party, fact_in_words, named, party_id
 from enrichment.names import canonical_name
 from enrichment.payloads import DECIDER, MAX_PAIRS, SAME_AS_FOUND, SameAsFound, SameAsPair
 from enrichment.ports import EventText
-from enrichment.stems import name_words
-from enrichment.vocabulary import USERS, VOICELESS, edge_type_of, word_set
+from enrichment.vocabulary import USERS, VOICELESS, edge_type_of
 from projections.events import PARTITION_KEY, Event, derived_event_id
 from projections.identity import Position
 
@@ -35,30 +33,6 @@ RULES: Final[tuple[str, ...]] = ("speaks_for_user", "record_of_user")
 _CONFIDENCE = 9_000
 USER_ROLES = ("user", "human", "customer")
 _PLAIN = frozenset((*USERS, *VOICELESS))
-
-_PROTECTED: Final = re.compile(
-    r"(?<!\w)(?:"
-    # health
-    r"health|medic(?:al|ation|ine)|prescri|pharmac|vaccin|doctor|hospital|clinic|therap|psych|diagnos|illness|disease|"
-    r"disab|cancer|diabet|depress|anxiety|pregnan|hiv|aids|allerg|surgery|patient|symptom|addict|"
-    # religion
-    r"relig|church|mosque|synagogue|temple|christian|catholic|protestant|muslim|islam|jew(?:s|ish)|"
-    r"judais|hindu|buddhis|sikh|atheis|bible|quran|koran|torah|pray|kosher|halal|ramadan|"
-    # orientation
-    r"gay|lesbian|bisexual|homosexual|heterosexual|queer|lgbt|transgender|sexual|"
-    # politics
-    r"politic|election|democrat|republican|conservativ|socialis|communis|liberal|labou?r party|"
-    r"left-wing|right-wing|trade union|parliament|"
-    # ethnicity
-    r"ethnic|racial|race(?!\w)|immigra|refugee|indigenous|native american|latin[oax]|hispanic|"
-    r"african american|asian american|roma(?!\w)"
-    r")"
-)
-_OF_SYSTEMS: Final = word_set(
-    "health healthz healthcheck check checks get show run status probe report service services "
-    "system api cluster node nodes server host pod container db database"
-)
-"""Words of tools that ask how systems are."""
 
 EntityKey = tuple[str, str]
 
@@ -245,17 +219,3 @@ def _event(name: EntityKey, shown: Belonging, pairs: Sequence[SameAsPair]) -> Ev
         trace_id=shown.event.trace_id,
         payload=SameAsFound(pairs=tuple(pairs)).payload(),
     )
-
-
-def is_protected(text: str) -> bool:
-    """Whether a text speaks of health, religion, orientation, politics or ethnicity.
-
-    What is said in such a sentence is nobody's to conclude anything from, so it errs on that side.
-    """
-    return _PROTECTED.search(text.casefold()) is not None
-
-
-def of_protected_tool(name: str) -> bool:
-    """Whether the name of a tool does; how a system is is nobody's health."""
-    words = name_words(name.replace("_", " ").lower())
-    return is_protected(" ".join(words)) and not _OF_SYSTEMS.issuperset(words)

@@ -20,7 +20,7 @@ from consolidation.traits import (
     remembered,
     traits_of,
 )
-from enrichment.persons import is_protected
+from enrichment.grounded import is_protected
 from tests.factories import START_MS
 from tests.source_factories import called, mentioned, returned, said
 
