@@ -219,7 +219,7 @@ def test_a_fact_that_the_rules_have_is_not_doubled() -> None:
 PROTECTED: list[tuple[str, str, str]] = [
     ("has_diagnosis", "diabetes", ""),
     ("practises", "Islam", "Caroline is a Muslim"),
-    ("visits", "St Mary", "Caroline prays at the church of St Mary"),
+    ("prays_at", "St Mary", "Caroline prays at the church of St Mary"),
     ("has_orientation", "lesbian", ""),
     ("votes_for", "Greens", "Caroline votes for them at every election"),
     ("has_origin", "Roma", "Caroline has Roma ancestors"),
