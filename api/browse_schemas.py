@@ -136,6 +136,11 @@ class TraitItem(Wire):
     last_seen: str
     holds_until: str = Field(description="Unless it is seen again.")
     event_ids: list[str] = Field(description="That prove it, of the newest sessions first.")
+    part_of: str | None = Field(
+        default=None,
+        description="Of a skill: the name of the one that it is a part of, among the skills: what "
+        "its tool and others are called after, or all that are used together.",
+    )
 
 
 class Person(Wire):

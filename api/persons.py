@@ -49,9 +49,11 @@ def person_of(
     former = [fact for fact in facts if _has_ended(fact, now_ms)]
     holding = [fact for fact in facts if not _has_ended(fact, now_ms)]
     kinds: dict[str, list[TraitItem]] = {"pattern": [], "skill": [], "interest": []}
-    for trait in traits:
-        if trait.properties["holds_until"] > now_ms:
-            kinds[trait.properties["kind"]].append(_trait_item(trait.properties))
+    held = [trait for trait in traits if trait.properties["holds_until"] > now_ms]
+    names_of = {trait.node_id: trait.properties["name"] for trait in held}
+    for trait in held:
+        parent = names_of.get(trait.properties.get("parent_id", ""))
+        kinds[trait.properties["kind"]].append(_trait_item(trait.properties, parent))
     return Person(
         user_id=user_id,
         entity_id=entity_id,
@@ -68,11 +70,12 @@ def person_of(
     )
 
 
-def _trait_item(values: Mapping[str, Any]) -> TraitItem:
+def _trait_item(values: Mapping[str, Any], parent: str | None) -> TraitItem:
     times = ("first_seen", "last_seen", "holds_until")
     return TraitItem(
         **{name: values[name] for name in ("name", "strength", "session_count", "event_ids")},
         **{name: timestamp_text(values[name]) for name in times},
+        part_of=parent,
     )
 
 

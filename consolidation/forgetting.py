@@ -34,7 +34,7 @@ from projections.operations import (
     Operations,
     RemoveNode,
 )
-from projections.schema import CAUSED_BY, DIRECT, EVENT, FORGOTTEN, SUMMARIZES
+from projections.schema import CAUSED_BY, DIRECT, EVENT, FORGOTTEN, EdgeRow
 from projections.structural import Neighbours, follows_edge
 
 EventKey = tuple[str, str]
@@ -223,16 +223,21 @@ class Tombstones:
             if tombstone.recalled and tombstone.summary_id is not None:
                 yield key, tombstone.summary_id
 
-    def listed_by(self, summary: tuple[str, str], key: EventKey) -> Iterator[Operation]:
-        """The edge from a Summary to a member, unless that is away.
+    def ensured(self, key: EventKey) -> Iterator[Operation]:
+        """A placeholder for an event that something leads to, unless it is there, or is away.
 
-        A member may come later than the decision, in a partition that is behind, so a placeholder
-        waits for it.
+        It may come later than the decision, in a partition that is behind.
         """
+        if not self.away(key) and (key not in self._present or key in self._removed):
+            yield EnsureNode(EVENT.label, key)
+
+    def listed_by(
+        self, row: EdgeRow, source: tuple[str, str], key: EventKey
+    ) -> Iterator[Operation]:
+        """The edge from what is made from an event, unless that is away."""
+        yield from self.ensured(key)
         if not self.away(key):
-            if key not in self._present or key in self._removed:
-                yield EnsureNode(EVENT.label, key)
-            yield MergeEdge(type=SUMMARIZES.type, source=summary, target=key, values={})
+            yield MergeEdge(type=row.type, source=source, target=key, values={})
 
     def operations(self, operations: Operations, owner: str) -> None:
         """Add tombstones, removals and boosts; what the projection owns on behalf of `owner`."""

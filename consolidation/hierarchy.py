@@ -44,9 +44,12 @@ from projections.operations import (
 from projections.schema import (
     ABSTRACTED_FROM,
     COMMUNITY,
+    DERIVED_FROM,
     ENTITY,
+    EVENT,
     LINKED_TO,
     MEMBER_OF,
+    PARENT_SKILL,
     SUMMARIZES,
     SUMMARY,
     TRAIT,
@@ -254,7 +257,7 @@ class Hierarchy:
                 yield ClearEdges(SUMMARIZES.type, key)
                 yield from self._below(key, {above[1]})
                 for event_id in event_ids:
-                    yield from tombstones.listed_by(key, (key[0], event_id))
+                    yield from tombstones.listed_by(SUMMARIZES, key, (key[0], event_id))
         for key, agents in self._agents.items():
             if not self._decided.of(key).gone:
                 yield from self._below(key, agents)
@@ -489,6 +492,8 @@ class Traits:
         self._decided = DecidedNodes(TRAIT.label, shown)
         self._present = present
         self._shown_by: dict[TraitKey, tuple[str, ...]] = {}
+        self._named: dict[str, set[tuple[str, str]]] = {EVENT.label: set(), TRAIT.label: set()}
+        """What traits lead to: events and parents, also of decisions that others outrank."""
         self._users: dict[TraitKey, EntityKey] = {}
         """Also of those that a later decision of the batch took away; see `Hierarchy._ends`."""
 
@@ -499,11 +504,18 @@ class Traits:
             if self._decided.write(position, node):
                 self._users[node.key] = user_key(event.tenant, decided.user_id)
                 self._shown_by[node.key] = trait.summary_ids or ()
+                self._named[EVENT.label].update((event.tenant, one) for one in trait.event_ids)
+                if trait.parent_id is not None:
+                    self._named[TRAIT.label].add((event.tenant, trait.parent_id))
         for own_id in decided.gone:
             self._decided.remove(position, (event.tenant, own_id))
 
-    def operations(self, summaries: Hierarchy) -> Iterator[Operation]:
-        """The traits, whose they are, and the sessions that they were seen in."""
+    def written(self, key: TraitKey) -> bool:
+        """Whether this batch says what the trait is derived from, or that it is no more."""
+        return key in self._decided.nodes or self._decided.of(key).gone
+
+    def operations(self, summaries: Hierarchy, tombstones: Tombstones) -> Iterator[Operation]:
+        """The traits, whose they are, the sessions that show them, and what proves them."""
         yield from self._decided.operations()
         for key, user in self._users.items():
             if user not in self._present:  # enrichment of another partition is behind
@@ -512,13 +524,37 @@ class Traits:
                 row = TRAIT_EDGES[node.values["kind"]]
                 yield MergeEdge(type=row.type, source=user, target=key)
         for key, summary_ids in self._shown_by.items():
-            told = [(key[0], one) for one in summary_ids if not summaries.is_gone((key[0], one))]
+            yield from self._seen_in(key, [(key[0], one) for one in summary_ids], summaries)
+        for event in sorted(self._named[EVENT.label]):
+            yield from tombstones.ensured(event)
+        for parent in sorted(self._named[TRAIT.label]):
+            if not self._decided.of(parent).gone:
+                yield EnsureNode(TRAIT.label, parent)
+        for key, node in self._decided.nodes.items():
+            yield from self._proofs(key, node, tombstones)
+
+    def _seen_in(
+        self, key: TraitKey, sessions: Iterable[SummaryKey], summaries: Hierarchy
+    ) -> Iterator[Operation]:
+        told = [summary for summary in sessions if not summaries.is_gone(summary)]
+        for summary in told:
+            yield EnsureNode(SUMMARY.label, summary)
+        if key in self._decided.nodes:
+            yield ClearEdges(ABSTRACTED_FROM.type, key)
             for summary in told:
-                yield EnsureNode(SUMMARY.label, summary)
-            if key in self._decided.nodes:
-                yield ClearEdges(ABSTRACTED_FROM.type, key)
-                for summary in told:
-                    yield MergeEdge(type=ABSTRACTED_FROM.type, source=key, target=summary)
+                yield MergeEdge(type=ABSTRACTED_FROM.type, source=key, target=summary)
+
+    def _proofs(
+        self, key: TraitKey, node: MergeNode, tombstones: Tombstones
+    ) -> Iterator[Operation]:
+        """The edges of a trait to the events that prove it, and to the skill above it."""
+        yield ClearEdges(DERIVED_FROM.type, key)
+        for event_id in node.values["event_ids"]:
+            yield from tombstones.listed_by(DERIVED_FROM, key, (key[0], event_id))
+        yield ClearEdges(PARENT_SKILL.type, key)
+        parent = key[0], node.values["parent_id"]
+        if parent[1] is not None and not self._decided.of(parent).gone:
+            yield MergeEdge(type=PARENT_SKILL.type, source=key, target=parent)
 
 
 def _trait_node(
@@ -538,6 +574,7 @@ def _trait_node(
             "last_seen": trait.last_seen_ms,
             "holds_until": trait.holds_until_ms,
             "event_ids": trait.event_ids,
+            "parent_id": trait.parent_id,
             "event_id": event.event_id,
             "decided_at": tuple(position),
         },

@@ -60,7 +60,7 @@ CHUNK_MEMBERS: Final = 2_000
 """Members of a community in one chunk."""
 MAX_NAME_CHARACTERS: Final = 120
 MAX_SUMMARY_CHARACTERS: Final = 600
-MAX_TRAITS: Final = 20
+MAX_TRAITS: Final = 25
 """Of a user."""
 MAX_PROVING: Final = 20
 """Events that a trait names."""
@@ -239,6 +239,7 @@ class Trait:
         event_ids: that prove it, of the newest sessions first.
         summary_ids: of the user's summaries of the newest sessions that show it, likewise;
             None: nobody wrote them down.
+        parent_id: of the skill that this one is a part of.
     """
 
     trait_id: Hash
@@ -251,6 +252,7 @@ class Trait:
     holds_until_ms: Whole
     event_ids: Annotated[Different[EventId], Field(min_length=1, max_length=MAX_PROVING)]
     summary_ids: Annotated[Different[Hash], Field(max_length=MAX_PROVING)] | None = None
+    parent_id: Hash | None = None
 
 
 class TraitsDecided(Decided):

@@ -75,7 +75,7 @@ from projections.operations import (
     Operations,
     RemoveEdge,
 )
-from projections.schema import ENTITY, EVENT, FORGOTTEN, SIMILAR_TO
+from projections.schema import DERIVED_FROM, ENTITY, EVENT, FORGOTTEN, SIMILAR_TO, SUMMARIZES
 from projections.structural import Neighbours
 
 PROJECTION: Final = EVENT.stage
@@ -125,6 +125,8 @@ class Facts:
     neighbours: Mapping[tuple[SessionKey, Link], Neighbours] = field(default_factory=dict)
     listed: Set[tuple[str, str, str]] = frozenset()
     """(tenant, summary id, event id) of recalled events that a Summary lists."""
+    proving: Set[tuple[str, str, str]] = frozenset()
+    """(tenant, trait id, event id) of recalled events that prove a Trait."""
     parted: Mapping[EventKey, Sequence[str]] = field(default_factory=dict)
     accesses: Mapping[NodeKey, Access] = field(default_factory=dict)
     shown_facts: Mapping[FactPlace, ShownFact] = field(default_factory=dict)
@@ -247,6 +249,8 @@ def _want_others(wants: Wanted, event: Event, decision: Decision) -> None:
             wants.communities.setdefault((tenant, decision.community_id), False)
         case TraitsDecided(traits=traits, gone=gone):
             wants.traits.update((tenant, one) for one in (*(t.trait_id for t in traits), *gone))
+            wants.traits.update((tenant, one.parent_id) for one in traits if one.parent_id)
+            wants.members.update((tenant, one) for trait in traits for one in trait.event_ids)
             wants.entities.add(user_key(tenant, decision.user_id))
             wants.summaries.update(
                 (tenant, one) for trait in traits for one in trait.summary_ids or ()
@@ -310,7 +314,7 @@ class _Fold:
         self._tombstones.operations(operations, PROJECTION)
         self._list_recalled()
         operations.extend(self._communities.operations())
-        operations.extend(self._traits.operations(self._hierarchy))
+        operations.extend(self._traits.operations(self._hierarchy, self._tombstones))
         operations.extend(self._accesses.operations())
         operations.extend(self._dropped_pairs.operations())
         operations.extend(self._passes.operations())
@@ -427,11 +431,15 @@ class _Fold:
         return self._tombstones.back(key) or (at is not None and at <= position)
 
     def _list_recalled(self) -> None:
-        """Members that come back are members again, unless the batch says anew who is one."""
+        """What comes back is a member and a proof again, unless the batch says so anew."""
         for (tenant, event_id), summary_id in self._tombstones.recalled():
             summary = (tenant, summary_id)
             if self._hierarchy.written(summary):
                 continue
             if (tenant, summary_id, event_id) in self._facts.listed:
-                listed = self._tombstones.listed_by(summary, (tenant, event_id))
+                listed = self._tombstones.listed_by(SUMMARIZES, summary, (tenant, event_id))
                 self._operations.extend(listed)
+        for tenant, trait_id, event_id in sorted(self._facts.proving):
+            trait, key = (tenant, trait_id), (tenant, event_id)
+            if self._tombstones.back(key) and not self._traits.written(trait):
+                self._operations.extend(self._tombstones.listed_by(DERIVED_FROM, trait, key))

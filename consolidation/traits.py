@@ -10,14 +10,23 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from hashlib import blake2b
-from itertools import groupby
-from math import comb, log2
+from math import log2
 from typing import Final, NamedTuple
 
-from consolidation.actions import actions, is_by_user, things_of
+from consolidation.actions import actions, things_of
 from consolidation.decay import DAY_MS
+from consolidation.habits import (
+    PERSON,
+    USUAL,
+    Recurring,
+    Session,
+    Sight,
+    beginnings,
+    choices,
+    is_own,
+    sequences,
+)
 from consolidation.payloads import (
     LEAST_SESSIONS,
     MAX_NAME_CHARACTERS,
@@ -25,12 +34,12 @@ from consolidation.payloads import (
     Trait,
     TraitKind,
 )
-from consolidation.sources import Mentioned, SourceEvent
+from consolidation.sources import Mentioned
 from consolidation.summary_payloads import SUMMARY_DIGEST_BYTES, summary_id
-from enrichment.event_kinds import EventKind, type_words
-from enrichment.grounded import is_protected
+from enrichment.act_names import objects_of
+from enrichment.grounded import is_protected, of_protected_tool
 from enrichment.patterns import identifiers
-from enrichment.persons import USER_ROLES
+from enrichment.stems import stem_in
 from enrichment.vocabulary import cut
 from projections.identity import SEPARATOR
 
@@ -44,54 +53,31 @@ HALF_LIVES_MS: Final[Mapping[TraitKind, int]] = {
 MOST_HALF_LIVES: Final = 2
 """That something holds at most without being seen, however often it was seen before."""
 MOST_OF_A_KIND: Final[Mapping[TraitKind, int]] = {"pattern": 5, "skill": 5, "interest": 10}
-MOST_STEPS: Final = 5
-"""Tools of a sequence, of which there are two at least."""
 CARRIED_THROUGH: Final = 0.75
 """Of the sessions that use a tool: so many end its use with success, or it is no skill."""
-LEAST_BEGUN: Final = 5
-"""Days, or parts of days, on which sessions begin, before anything is said of when they do."""
-BY_CHANCE: Final = 0.01
-"""How likely it may be that sessions which begin at any time look as if they had a habit."""
-WORKING_DAYS: Final = 5
-"""Of a week, and"""
-WAKING_PARTS: Final = 2
-"""of a day, among which it is a chance: nobody comes at night, and many never on Sundays."""
-USUAL: Final = 0.6
-"""Of the sessions, or of those that use the first tool of a sequence: so many, or it is no habit.
-Of tools that come in any order, each pair follows in some sessions."""
-THEN: Final = ", then "
-"""Between the tools of a sequence, in its name."""
-_HOURS: Final = 6
-"""Of a part of a day."""
-_DAYS: Final = ("Mondays", "Tuesdays", "Wednesdays", "Thursdays", "Fridays", "Saturdays", "Sundays")
-
+WITH: Final = " + "
+"""Between tools that are used together."""
 _WORD: Final = re.compile(r"[^\W\d_]+")
-PERSON: Final = "person"
 _NOT_OF_INTEREST: Final = frozenset((PERSON, "group"))
 """Subtypes: whom a user speaks of, and the peoples, faiths and parties that somebody belongs to."""
 _INTERESTING: Final = frozenset(("concept", "service"))
 """Types of entities; resources are files, orders and the like."""
 
 
-class _Sight(NamedTuple):
-    """A session that shows something, and the events by which."""
-
-    at_ms: int
-    event_ids: tuple[str, ...]
-    session_id: str
-
-
-Session = Sequence[SourceEvent]
-"""A user's own events of one session, sorted, at least one."""
-
-
-def traits_of(tenant: str, user_id: str, sessions: Iterable[Session]) -> list[Trait]:
+def traits_of(
+    tenant: str,
+    user_id: str,
+    sessions: Iterable[Session],
+    liked: Mapping[str, str] | None = None,
+) -> list[Trait]:
     """What the sessions of a user have in common.
 
     Args:
         tenant: whose memory.
         user_id: whose sessions.
         sessions: in any order; the newest MOST_SESSIONS count.
+        liked: what the user said to like, by id; None: nothing. It is of interest if the user's
+            words name it, though it be a plain noun and so no entity that they mention.
 
     Returns:
         At most MOST_OF_A_KIND of each kind, what most sessions show first.
@@ -100,15 +86,12 @@ def traits_of(tenant: str, user_id: str, sessions: Iterable[Session]) -> list[Tr
     newest = newest[-MOST_SESSIONS:]
     if len(newest) < LEAST_SESSIONS:
         return []
-    kinds: Mapping[TraitKind, Iterable[_Recurring]] = {
-        "pattern": (*_sequences(newest), *_beginnings(newest)),
-        "skill": _skills(newest),
-        "interest": _interests(newest),
-    }
+    whose = tenant, user_id
+    patterns = (*sequences(newest), *choices(newest), *beginnings(newest))
     return [
-        trait
-        for kind, found in kinds.items()
-        for trait in _strongest(_trait(tenant, user_id, kind, one) for one in found)
+        *_strongest(_trait(whose, "pattern", one) for one in patterns),
+        *_skills(whose, newest),
+        *_strongest(_trait(whose, "interest", one) for one in _interests(newest, liked or {})),
     ]
 
 
@@ -132,22 +115,6 @@ def remembered(before: Trait, now: Trait | None, retained: Collection[str]) -> T
     )
 
 
-class _Recurring(NamedTuple):
-    """What sessions show.
-
-    Attributes:
-        what: tells it from all others of its kind.
-        name: in words.
-        shown: the sessions that show it.
-        strength: the share of the sessions that could show it, above 0.
-    """
-
-    what: str
-    name: str
-    shown: Sequence[_Sight]
-    strength: float
-
-
 def _strongest(traits: Iterable[Trait]) -> list[Trait]:
     ranked = sorted(
         traits,
@@ -156,7 +123,8 @@ def _strongest(traits: Iterable[Trait]) -> list[Trait]:
     return ranked[: MOST_OF_A_KIND[ranked[0].kind]] if ranked else []
 
 
-def _trait(tenant: str, user_id: str, kind: TraitKind, recurring: _Recurring) -> Trait:
+def _trait(whose: tuple[str, str], kind: TraitKind, recurring: Recurring) -> Trait:
+    tenant, user_id = whose
     shown = sorted(recurring.shown, reverse=True)
     times = [one.at_ms for one in shown]
     of_each = max(1, MAX_PROVING // len(shown))
@@ -190,165 +158,188 @@ def holds_until_ms(times: Sequence[int], half_life_ms: int) -> int:
     return last + round(half_life_ms * min(log2(weight), MOST_HALF_LIVES))
 
 
-# -- habits ----------------------------------------------------------------------------------------
-
-
-def _sequences(sessions: Sequence[Session]) -> Iterator[_Recurring]:
-    """Tools that follow each other, in several sessions.
-
-    A part of a longer sequence is told, too, if enough sessions have the part alone.
-    """
-    used: dict[str, set[int]] = {}
-    shown: dict[tuple[str, ...], dict[int, _Sight]] = {}
-    for number, events in enumerate(sessions):
-        for steps, event_ids in _runs(events):
-            used.setdefault(steps[0], set()).add(number)
-            if len(set(steps)) > 1:
-                sight = _Sight(events[0].occurred_at_ms, event_ids, events[0].session_id)
-                shown.setdefault(steps, {}).setdefault(number, sight)
-    often = {
-        steps: where
-        for steps, where in shown.items()
-        if len(where) >= LEAST_SESSIONS and len(where) >= USUAL * len(used[steps[0]])
-    }
-    for steps, where in often.items():
-        without = (
-            len(where.keys() - longer_where.keys())
-            for longer, longer_where in often.items()
-            if _is_part(steps, longer)
-        )
-        if all(left >= LEAST_SESSIONS for left in without):
-            name = THEN.join(steps)
-            share = len(where) / len(used[steps[0]])
-            yield _Recurring(f"sequence {name}", name, list(where.values()), share)
-
-
-def _runs(events: Session) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
-    """Stretches of the tools that were used, and the events that say so; tried again is once."""
-    done = (use for use in actions(events) if use.tool is not None)
-    uses = [next(same) for _, same in groupby(done, key=lambda use: use.name)]
-    for length in range(1, MOST_STEPS + 1):
-        for start in range(len(uses) - length + 1):
-            part = uses[start : start + length]
-            yield (
-                tuple(use.name for use in part),
-                tuple(dict.fromkeys(use.last.event_id for use in part)),
-            )
-
-
-def _is_part(steps: tuple[str, ...], longer: tuple[str, ...]) -> bool:
-    starts = range(len(longer) - len(steps) + 1)
-    return len(steps) < len(longer) and any(
-        longer[start : start + len(steps)] == steps for start in starts
-    )
-
-
-def _beginnings(sessions: Sequence[Session]) -> Iterator[_Recurring]:
-    """When sessions begin: on a day of the week, in a part of the day (UTC).
-
-    Several on one day are one occasion: they are one visit, or were imported together.
-    """
-    days: dict[tuple[str, int], tuple[int, _Sight]] = {}
-    parts: dict[tuple[str, int], tuple[int, _Sight]] = {}
-    for events in sessions:
-        first = events[0]
-        at = datetime.fromtimestamp(first.occurred_at_ms / 1000, UTC)
-        sight = _Sight(first.occurred_at_ms, (first.event_id,), first.session_id)
-        date, part = at.date().isoformat(), at.hour // _HOURS
-        days.setdefault((date, 0), (at.weekday(), sight))
-        parts.setdefault((date, part), (part, sight))
-    yield from _habits(days.values(), [f"on {day}" for day in _DAYS], WORKING_DAYS)
-    hours = [(hour, hour + _HOURS) for hour in range(0, 24, _HOURS)]
-    names = [f"between {a:02}:00 and {b:02}:00 UTC" for a, b in hours]
-    yield from _habits(parts.values(), names, WAKING_PARTS)
-
-
-def _habits(
-    begun: Iterable[tuple[int, _Sight]], names: Sequence[str], places: int
-) -> Iterator[_Recurring]:
-    by_place: dict[int, list[_Sight]] = {}
-    for place, sight in begun:
-        by_place.setdefault(place, []).append(sight)
-    total = sum(map(len, by_place.values()))
-    for place, shown in by_place.items():
-        share = len(shown) / total
-        enough = len(shown) >= LEAST_SESSIONS and total >= LEAST_BEGUN and share >= USUAL
-        if enough and by_chance(len(shown), total, places) <= BY_CHANCE:
-            yield _Recurring(f"begins {names[place]}", f"comes {names[place]}", shown, share)
-
-
-def by_chance(times: int, total: int, places: int) -> float:
-    """How likely it is that one of several equal places has so many of all, or more.
-
-    At most: the places are counted as if they had nothing to do with each other.
-    """
-    tail = sum(
-        comb(total, number) * (places - 1) ** (total - number) for number in range(times, total + 1)
-    )
-    return min(1.0, float(places * tail / places**total))
-
-
 # -- skills ----------------------------------------------------------------------------------------
 
 
-def _skills(sessions: Sequence[Session]) -> Iterator[_Recurring]:
-    """Tools whose use ends with success in most of the sessions that have any."""
-    tried: dict[str, int] = {}
-    through: dict[str, list[_Sight]] = {}
-    for events in sessions:
-        last = {use.name: use for use in actions(events) if use.tool is not None and use.outcome}
+class _Skill(NamedTuple):
+    """What is carried through: one tool, or several that belong together.
+
+    Attributes:
+        tools: of which it is.
+        tried: numbers of the sessions that use any of them.
+        through: by number, the sessions that end such a use with success.
+    """
+
+    tools: tuple[str, ...]
+    tried: frozenset[int]
+    through: Mapping[int, Sight]
+
+    def recurring(self, what: str, name: str) -> Recurring:
+        share = len(self.through) / len(self.tried)
+        return Recurring(what, name, list(self.through.values()), share)
+
+
+def _skills(whose: tuple[str, str], sessions: Sequence[Session]) -> list[Trait]:
+    """Tools whose use ends well in most of the sessions that have any, and their parents."""
+    skills = {
+        _trait(whose, "skill", one.recurring(one.tools[0], one.tools[0])): one
+        for one in _carried_through(sessions)
+    }
+    told = {trait: skills[trait] for trait in _strongest(skills)}
+    parents: dict[str, Trait] = {}
+    for what, name, parent in _parents(list(told.values())):
+        whole = _trait(whose, "skill", parent.recurring(what, name))
+        parents |= dict.fromkeys(parent.tools, whole)
+    return [
+        *dict.fromkeys(parents.values()),
+        *(
+            replace(trait, parent_id=parents[one.tools[0]].trait_id)
+            if one.tools[0] in parents
+            else trait
+            for trait, one in told.items()
+        ),
+    ]
+
+
+def _carried_through(sessions: Sequence[Session]) -> Iterator[_Skill]:
+    tried: dict[str, set[int]] = {}
+    through: dict[str, dict[int, Sight]] = {}
+    for number, events in enumerate(sessions):
+        last = {use.name: use for use in actions(events) if use.tool and use.outcome}
         for name, use in last.items():
-            tried[name] = tried.get(name, 0) + 1
+            if of_protected_tool(name):
+                continue
+            tried.setdefault(name, set()).add(number)
             if not use.failed:
-                sight = _Sight(events[0].occurred_at_ms, (use.last.event_id,), use.last.session_id)
-                through.setdefault(name, []).append(sight)
+                sight = Sight(events[0].occurred_at_ms, (use.last.event_id,), use.last.session_id)
+                through.setdefault(name, {})[number] = sight
     for name, shown in through.items():
-        share = len(shown) / tried[name]
-        if len(shown) >= LEAST_SESSIONS and share >= CARRIED_THROUGH:
-            yield _Recurring(name, name, shown, share)
+        if len(shown) >= LEAST_SESSIONS and len(shown) >= CARRIED_THROUGH * len(tried[name]):
+            yield _Skill((name,), frozenset(tried[name]), shown)
+
+
+def _parents(skills: Sequence[_Skill]) -> Iterator[tuple[str, str, _Skill]]:
+    """What at least two skills are parts of: what it is, its name, and all of it.
+
+    What tools are called after, the word of most tools first; those that are called after nothing
+    in common, by being used together.
+    """
+    left = sorted(skills)
+    while named := _most_shared(left):
+        name, parts = named
+        left = [one for one in left if one not in parts]
+        yield f"parent {stem_in(name)}", name, _joined(parts)
+    while left:
+        together = [left.pop(0)]
+        for part in together:  # grows meanwhile
+            more = [one for one in left if _are_used_together(part, one)]
+            left = [one for one in left if one not in more]
+            together += more
+        if len(together) > 1:
+            parent = _joined(sorted(together))
+            yield f"parent {WITH.join(parent.tools)}", WITH.join(parent.tools), parent
+
+
+def _most_shared(skills: Sequence[_Skill]) -> tuple[str, list[_Skill]] | None:
+    """The word that most tools are called after, as most of them have it, and these."""
+    by_stem: dict[str, list[tuple[str, _Skill]]] = {}
+    for skill in skills:
+        for word in objects_of(skill.tools[0]):
+            by_stem.setdefault(stem_in(word), []).append((word, skill))
+    shared = [words for words in by_stem.values() if len({one.tools for _, one in words}) > 1]
+    if not shared:
+        return None
+    most = max(shared, key=lambda words: (len(words), sorted(word for word, _ in words)))
+    words = sorted(word for word, _ in most)
+    return max(words, key=words.count), list({one.tools: one for _, one in most}.values())
+
+
+def _are_used_together(skill: _Skill, other: _Skill) -> bool:
+    both = skill.through.keys() & other.through.keys()
+    return len(both) >= LEAST_SESSIONS and len(both) >= USUAL * len(skill.tried | other.tried)
+
+
+def _joined(skills: Sequence[_Skill]) -> _Skill:
+    through: dict[int, Sight] = {}
+    for skill in skills:
+        for number, sight in skill.through.items():
+            before = through.get(number, sight)
+            ids = dict.fromkeys((*before.event_ids, *sight.event_ids))
+            through[number] = sight._replace(event_ids=tuple(ids))
+    tools = tuple(tool for one in skills for tool in one.tools)
+    return _Skill(tools, frozenset().union(*(one.tried for one in skills)), through)
 
 
 # -- interests -------------------------------------------------------------------------------------
 
 
-def _interests(sessions: Sequence[Session]) -> Iterator[_Recurring]:
+def _interests(sessions: Sequence[Session], liked: Mapping[str, str]) -> Iterator[Recurring]:
     """What the user's own words name, in several sessions."""
-    shown: dict[str, dict[int, _Sight]] = {}
+    liked = {one: name for one, name in liked.items() if not is_protected(name)}
+    shown: dict[str, dict[int, Sight]] = {}
     names: dict[str, str] = {}
-    words = [[event for event in events if _is_own(event)] for events in sessions]
+    words = [[event for event in events if is_own(event)] for events in sessions]
     own_names = {word for events in words for event in events for word in _words(event.agent_id)}
     own_names |= {
         word
         for events in sessions
         for event in events
         for thing in event.entities
-        if thing.subtype == PERSON  # whom another sentence takes for a thing
+        if thing.subtype == PERSON or _is_somebody(thing.name, event.text)
         for word in _words(thing.name)
-    }
+    }  # whom another sentence takes for a thing
     for number, events in enumerate(words):
         for event in events:
             if is_protected(event.text):
                 continue
-            for thing in things_of(event):
-                if _may_interest(thing) and not own_names.issuperset(_words(thing.name)):
-                    sight = _Sight(event.occurred_at_ms, (event.event_id,), event.session_id)
-                    shown.setdefault(thing.entity_id, {}).setdefault(number, sight)
-                    names[thing.entity_id] = thing.name
+            things = {
+                thing.entity_id: thing.name
+                for thing in things_of(event)
+                if _may_interest(thing) and _names(event.text, thing.name) is not False
+            }
+            things |= {one: name for one, name in liked.items() if _names(event.text, name)}
+            for own_id, name in things.items():
+                if not own_names.issuperset(_words(name)):
+                    sight = Sight(event.occurred_at_ms, (event.event_id,), event.session_id)
+                    shown.setdefault(own_id, {}).setdefault(number, sight)
+                    names[own_id] = name
     for own_id, where in shown.items():
         if len(where) >= LEAST_SESSIONS:
             strength = len(where) / len(sessions)
-            yield _Recurring(own_id, names[own_id], list(where.values()), strength)
-
-
-def _is_own(event: SourceEvent) -> bool:
-    """Whether it is the user who speaks, and no agent to them."""
-    if event.kind is not EventKind.MESSAGE:
-        return False
-    return is_by_user(event) or not type_words(event.event_type).isdisjoint(USER_ROLES)
+            yield Recurring(own_id, names[own_id], list(where.values()), strength)
 
 
 def _words(name: str) -> list[str]:
     return _WORD.findall(name.casefold())
+
+
+_BESIDE: Final = re.compile(r"\[[^\]]*\]")
+"""What stands beside somebody's words: that a picture or a file comes with them, and what of."""
+_MINDS: Final = "(?:loves|likes|wants|says|said|thinks|knows|feels|hopes|told|asked|agreed)"
+
+
+def _names(text: str, name: str) -> bool | None:
+    """Whether somebody's own words name a thing, and not only whose another thing is.
+
+    None: they are told elsewhere, or name it in another form.
+    """
+    parts = r"\W+".join(map(re.escape, name.split()))
+    named = re.compile(rf"(?<!\w){parts}(?:e?s)?(?!\w)(?P<whose>['\u2019]s)?", re.IGNORECASE)
+    places = [match["whose"] is None for match in named.finditer(_BESIDE.sub(" ", text))]
+    if places:
+        return any(places)
+    return None if named.search(text) is None else False
+
+
+def _is_somebody(name: str, text: str) -> bool:
+    """Whether a text speaks of a name as one does of a person."""
+    if not name[:1].isupper():
+        return False
+    who = re.escape(name)
+    pattern = (
+        rf"(?<!\w)(?:{who} (?:and I\b|{_MINDS}\b)|(?:I|me|[Ss]?[Hh]e is) (?:and )?{who}(?!\w))"
+    )
+    return re.search(pattern, text) is not None
 
 
 def _may_interest(thing: Mentioned) -> bool:

@@ -11,7 +11,15 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 from enrichment.stems import same_root, stem, stem_in, words_in
-from enrichment.vocabulary import READ_VERBS, word_set
+from enrichment.vocabulary import (
+    ADDING_VERBS,
+    MOVING_VERBS,
+    READ_VERBS,
+    STOP_WORDS,
+    VALUE_VERBS,
+    WRITE_VERBS,
+    word_set,
+)
 
 _SEGMENT: Final = re.compile(r"[./:]+")
 DONE: Final = word_set("given granted made done completed received confirmed finished succeeded")
@@ -41,6 +49,14 @@ _PAST: Final = {
     )
 }
 """Stems of verbs whose past has another one."""
+
+
+_VERBS: Final = READ_VERBS | WRITE_VERBS.keys() | MOVING_VERBS | ADDING_VERBS | VALUE_VERBS
+_OF_ANYTHING: Final = STOP_WORDS | word_set(
+    "data info details detail result results list all id ids new tool tools api status mcp"
+)
+_SHORTEST_OBJECT: Final = 3
+"""Letters of a word that tools are called after."""
 
 
 def of_tool(name: str) -> tuple[frozenset[str], frozenset[str]]:
@@ -92,3 +108,13 @@ def first_word(tool: str) -> str:
 def is_reader(tool: str) -> bool:
     """Whether a tool only looks, by its name."""
     return first_word(tool) in READ_VERBS
+
+
+def objects_of(tool: str) -> list[str]:
+    """The words of a tool's name that say what it is done to: those that are no verbs."""
+    words = words_in(_SEGMENT.split(_apart(tool))[-1].lower())
+    return [
+        word
+        for word in dict.fromkeys(words)
+        if len(word) >= _SHORTEST_OBJECT and word.isalpha() and word not in _VERBS | _OF_ANYTHING
+    ]

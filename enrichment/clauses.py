@@ -624,7 +624,12 @@ class _Reader:
         return named(self._text(index, last), "concept")
 
     def _aside(self, prep: int, verb: int, last: int) -> bool:
-        """Whether the phrase can be left out: where and with whom, not "escaping *to*"."""
+        """Whether the phrase can be left out: where and with whom, not "escaping *to*".
+
+        By what somebody does it ("relax by reading") is what they like.
+        """
+        if any(self.tokens[child].pos == "VERB" for child in self.sentences.children[prep]):
+            return False
         return self.sentences.word(prep) in ASIDE and (last > verb or not self._light(verb))
 
     def _light(self, index: int) -> bool:

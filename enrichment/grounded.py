@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from enrichment.stems import stem
+from enrichment.stems import name_words, stem
 from enrichment.vocabulary import word_set
 
 _TOKEN: Final = re.compile(
@@ -56,7 +56,7 @@ _OPENERS: Final = word_set(
 _PROTECTED: Final = re.compile(
     r"(?<!\w)(?:"
     # health
-    r"health|medic(?:al|ation|ine)|doctor|hospital|clinic|therap|psych|diagnos|illness|disease|"
+    r"health|medic(?:al|ation|ine)|prescri|pharmac|vaccin|doctor|hospital|clinic|therap|psych|diagnos|illness|disease|"
     r"disab|cancer|diabet|depress|anxiety|pregnan|hiv|aids|allerg|surgery|patient|symptom|addict|"
     # religion
     r"relig|church|mosque|synagogue|temple|christian|catholic|protestant|muslim|islam|jew(?:s|ish)|"
@@ -72,6 +72,12 @@ _PROTECTED: Final = re.compile(
     r")"
 )
 
+_OF_SYSTEMS: Final = word_set(
+    "health healthz healthcheck check checks get show run status probe report service services "
+    "system api cluster node nodes server host pod container db database"
+)
+"""Words of tools that ask how systems are."""
+
 
 def is_protected(text: str) -> bool:
     """Whether a text speaks of health, religion, orientation, politics or ethnicity.
@@ -79,6 +85,12 @@ def is_protected(text: str) -> bool:
     What is said in such a sentence is nobody's to conclude anything from, so it errs on that side.
     """
     return _PROTECTED.search(text.casefold()) is not None
+
+
+def of_protected_tool(name: str) -> bool:
+    """Whether the name of a tool does; how a system is is nobody's health."""
+    words = name_words(name.replace("_", " ").lower())
+    return is_protected(" ".join(words)) and not _OF_SYSTEMS.issuperset(words)
 
 
 def is_grounded(text: str, source: str) -> bool:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from enrichment.clauses import speaker_party
 from enrichment.event_kinds import EventKind
 from enrichment.facts import WHOLE_CONFIDENCE, Assertion, Mention, Party, fact_in_words, party_of
+from enrichment.grounded import is_protected
 from enrichment.names import MAX_FACTS, MAX_MENTIONS, SUBTYPES, SUMMARY_CHARACTERS, canonical_name
 from enrichment.ports import EventText
 from enrichment.prompts import (
@@ -173,7 +174,10 @@ def _parties(mentions: Iterable[Mention]) -> dict[str, Party]:
 def _merged_facts(
     derived: Derived, edges: Iterable[Mapping[str, Any]], parties: Mapping[str, Party]
 ) -> list[Assertion]:
-    """The rules' facts, then the model's that are others, at most MAX_FACTS."""
+    """The rules' facts, then the model's that are others, at most MAX_FACTS.
+
+    What a model says of somebody's health, religion, orientation, politics or ethnicity is refused.
+    """
     event = derived.event
     facts = list(derived.assertions)
     stated = {_key(assertion) for assertion in facts}
@@ -183,6 +187,9 @@ def _merged_facts(
         if source is None or target is None or len(facts) >= MAX_FACTS:
             continue
         relation = edge["relation"]
+        words = f"{source.name} {relation} {target.name} {edge['fact'] or ''}".replace("_", " ")
+        if is_protected(words) and (_is_somebody(source) or _is_somebody(target)):
+            continue
         confidence = min(MAX_CONFIDENCE, round(edge["confidence"] * WHOLE_CONFIDENCE))
         assertion = Assertion(
             tenant=event.tenant,
@@ -206,6 +213,10 @@ def _merged_facts(
             stated.add(_key(assertion))
             facts.append(assertion)
     return facts
+
+
+def _is_somebody(party: Party) -> bool:
+    return party.entity_type == "user" or party.subtype == "person"
 
 
 def _key(assertion: Assertion) -> tuple[str, str, str, str]:

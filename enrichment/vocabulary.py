@@ -176,6 +176,7 @@ class Pattern(NamedTuple):
 OBJECT = ""
 BY = "by"
 
+LIKES: Final = "likes"
 PATTERNS: Final[Mapping[tuple[str, str], Pattern]] = {
     ("work", "at"): Pattern("works_at", state=True),
     ("work", "for"): Pattern("works_at", state=True),
@@ -192,9 +193,9 @@ PATTERNS: Final[Mapping[tuple[str, str], Pattern]] = {
     ("come", "from"): Pattern("comes_from", "place", state=True),
     ("move", "to"): Pattern("moved_to", "place"),
     ("prefer", OBJECT): Pattern("prefers", "any", state=True),
-    ("like", OBJECT): Pattern("likes", "any", state=True),
-    ("love", OBJECT): Pattern("likes", "any", state=True),
-    ("enjoy", OBJECT): Pattern("likes", "any", state=True),
+    ("like", OBJECT): Pattern(LIKES, "any", state=True),
+    ("love", OBJECT): Pattern(LIKES, "any", state=True),
+    ("enjoy", OBJECT): Pattern(LIKES, "any", state=True),
     ("dislike", OBJECT): Pattern("dislikes", "any", state=True),
     ("hate", OBJECT): Pattern("dislikes", "any", state=True),
     ("use", OBJECT): Pattern("uses", "any", state=True, things=True),
@@ -216,7 +217,7 @@ PATTERNS: Final[Mapping[tuple[str, str], Pattern]] = {
     ("travel", "to"): Pattern("visited", "place"),
     ("go", "to"): Pattern("visited", "place"),
     ("be", "to"): Pattern("visited", "place"),
-    ("be", "into"): Pattern("likes", "any", state=True),
+    ("be", "into"): Pattern(LIKES, "any", state=True),
     ("participate", "in"): Pattern("participated_in", "any"),
     ("collaborate", "with"): Pattern("collaborated_with", "any"),
     ("apply", "to"): Pattern("applied_to", "any"),
@@ -253,11 +254,11 @@ PATTERNS: Final[Mapping[tuple[str, str], Pattern]] = {
 ADJECTIVES: Final[Mapping[tuple[str, str], Pattern]] = {
     ("interested", "in"): Pattern("interested_in", "any", state=True),
     ("allergic", "to"): Pattern("allergic_to", "any", state=True),
-    ("passionate", "about"): Pattern("likes", "any", state=True),
+    ("passionate", "about"): Pattern(LIKES, "any", state=True),
     ("dependent", "on"): Pattern("depends_on", "any", state=True, things=True),
 }
 """What follows a form of "be": "I am allergic to nuts"."""
-FAN = Pattern("likes", "any", state=True)
+FAN = Pattern(LIKES, "any", state=True)
 """I am a (big) fan of …"""
 
 KEPT: Final = word_set(
@@ -309,7 +310,7 @@ ASIDE = word_set("with in on at during after before by")
 # Verbs that say little without what follows them: "I love going …", "I like to take …".
 LIGHT_VERBS = word_set(
     "go be do have get make see take spend try look use give keep help let start come know "
-    "say think feel find want put become show tell hear talk bring watch"
+    "say think feel find want put become show tell hear talk bring watch play share"
 )
 PRAISE = word_set(
     "great good amazing big huge awesome lovely real true best wonderful fantastic nice cool "

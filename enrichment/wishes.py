@@ -242,7 +242,9 @@ def _asks(sentence: Sentence, begins: int) -> bool:
 
     "Always reply in German" does, "dogs always cheer us up" and "always happy to help" do not.
     """
-    if _I_WANT.search(sentence.text) or in_general(sentence):
+    if _I_WANT.search(sentence.text):
+        return _I_SHALL.search(sentence.text) is None  # tells what is planned
+    if in_general(sentence):
         return True
     if _FROM_NOW.match(sentence.text[begins - _start(sentence) :]):
         return True
@@ -262,6 +264,7 @@ _I_WANT = re.compile(
     r"\b(?:i|we)(?:['\u2019]d| would)?\s+(?:\w+\s+)?(?:prefer|rather|want|need|expect|wish)\b",
     re.IGNORECASE,
 )
+_I_SHALL = re.compile(r"\b(?:i|we)(?:['\u2019]ll| will| shall)\b", re.IGNORECASE)
 _FROM_NOW = re.compile(r"from (?:now|today)\b", re.IGNORECASE)
 _HOW_OFTEN = re.compile(
     r"(?:(?:just|always|never|ever|from now on|from today(?: on)?|in (?:the )?future|by default"
@@ -332,7 +335,7 @@ def _imperative(sentence: Sentence, begins: int) -> bool:
         asked_for = clause[behind:]
         if not asked_for or not _is_base(asked_for[0]):
             return False
-        return not _is_offer(asked_for[0], clause[1:behind])
+        return not _is_once(asked_for[0], clause[1:behind])
     if words[:1] == ["do"] and words[1:2] and words[1] in NEGATIONS:
         return len(words) > 2 and clause[2].pos == "VERB" and clause[2].lemma not in _STATES
     wanted = words[:2] in (["i", "want"], ["i", "need"], ["we", "want"], ["we", "need"])
@@ -343,20 +346,22 @@ def _imperative(sentence: Sentence, begins: int) -> bool:
         return False
     for place, token in enumerate(clause[2:], 2):
         if token.pos in ("SCONJ", "ADV") and token.text.lower() in _CASES:
-            return not _is_offer(first, clause[place + 1 :])
+            return not _is_once(first, clause[place + 1 :])
     return (wanted or first.lemma not in _DOING_ONCE) and _is_about_things(clause)
 
 
-def _is_offer(first: Token, case: Sequence[Token]) -> bool:
-    """Whether something is to be done once, as it suits the other.
+def _is_once(first: Token, case: Sequence[Token]) -> bool:
+    """Whether something is to be done once: as it suits the other, or when one thing is done.
 
-    "Let me know if you need help", "show me when you can".
+    "Let me know if you need help", "show me when you can", "keep me posted when it's out".
     """
-    suits = any(token.text.lower() in _SUITING for token in case[:1])
-    return suits and first.lemma in _DOING_ONCE
+    words = [token.text.lower() for token in case if token.text not in ".!,"]
+    suits = bool(words) and words[0] in _SUITING and first.lemma in _DOING_ONCE
+    return suits or (len(words) > 2 and words[0] in _OTHERS and words[2] in _COMPLETE)
 
 
 _SUITING = word_set("you there anything anyone")
+_COMPLETE = word_set("out done ready over finished complete available live back here there up")
 
 
 def _is_base(token: Token) -> bool:

@@ -447,8 +447,9 @@ TRAIT: Final = NodeRow(
         _decided("first_seen", Kind.TIME),
         _decided("last_seen", Kind.TIME),
         _decided("holds_until", Kind.TIME),
-        # not edges: what proves it may be forgotten, and is named all the same
+        # beside the edges to them: what proves it may be forgotten, and is named all the same
         _decided("event_ids", Kind.STRINGS),
+        _decided("parent_id", Kind.STRING),
         _decided("event_id", Kind.STRING),
         _decided_at(),
         _decided("gone", Kind.BOOLEAN, Merge.DECIDED),
@@ -776,19 +777,50 @@ TRAIT_EDGES: Final = {
 }
 """From a user to what is derived of them, by its kind."""
 
-ABSTRACTED_FROM: Final = EdgeRow(
-    type="ABSTRACTED_FROM",
-    source="Trait",
-    target="Summary",
-    properties=(),
-    stage="consolidation",
-    certainty=Certainty.RECORDED,
-    view=View.HIERARCHICAL,
-    prov="wasDerivedFrom",
-    weights=_weights(why=0.0, when=0.0, what=0.0, related=0.0, general=0.0),
-    meaning="the newest sessions that show it, as the user is told of them",
+
+def _of_trait(
+    type_: str,
+    target: str,
+    meaning: str,
+    *,
+    cap_per_node: int,
+    persons: tuple[float, float, float] = (0.0, 0.0, 0.0),
+) -> EdgeRow:
+    return EdgeRow(
+        type=type_,
+        source="Trait",
+        target=target,
+        properties=(),
+        stage="consolidation",
+        certainty=Certainty.RECORDED,
+        view=View.HIERARCHICAL,
+        prov="wasDerivedFrom",
+        weights=_weights(why=0.0, when=0.0, what=0.0, related=0.0, general=0.0, persons=persons),
+        meaning=meaning,
+        cap_per_node=cap_per_node,
+        origin="ADR-0012",
+    )
+
+
+ABSTRACTED_FROM: Final = _of_trait(
+    "ABSTRACTED_FROM",
+    "Summary",
+    "the newest sessions that show it, as the user is told of them",
     cap_per_node=20,
-    origin="ADR-0012",
+)
+DERIVED_FROM: Final = _of_trait(
+    "DERIVED_FROM",
+    "Event",
+    "the events that prove it, of the newest sessions, as long as they are retained",
+    cap_per_node=20,
+)
+PARENT_SKILL: Final = _of_trait(
+    "PARENT_SKILL",
+    "Trait",
+    "the skill that this one is a part of: of what its tool and others are called after, or of all "
+    "that are used together",
+    cap_per_node=1,
+    persons=(0.0, 5.0, 0.0),
 )
 
 EDGES: Final[dict[str, EdgeRow]] = {
@@ -805,6 +837,8 @@ EDGES: Final[dict[str, EdgeRow]] = {
         LINKED_TO,
         *TRAIT_EDGES.values(),
         ABSTRACTED_FROM,
+        DERIVED_FROM,
+        PARENT_SKILL,
     )
 }
 

@@ -33,7 +33,7 @@ from tests.factories import START_MS, event, event_id
 
 DIGEST = "d" * 32
 ENTITIES = [f"{n:032x}" for n in range(1, 9)]
-TRAITS = ["4" * 32, "5" * 32, "6" * 32]
+TRAITS = ["4" * 32, "5" * 32, "6" * 32, "7" * 32]
 COMMUNITIES = ["a" * 32, "b" * 32, "c" * 32]
 
 
@@ -144,8 +144,11 @@ def derived(
     proofs: Sequence[str] = (),
     sessions: Sequence[str] = ("session-1", "session-2"),
 ) -> Event:
-    """The decision of what is derived of a user: one trait of each kind, by id."""
-    kinds: tuple[TraitKind, ...] = ("pattern", "skill", "interest")
+    """The decision of what is derived of a user: traits of each kind, by id.
+
+    By some decisions, those of even numbers, the last skill is above the first.
+    """
+    kinds: tuple[TraitKind, ...] = ("pattern", "skill", "interest", "skill")
     made = tuple(
         Trait(
             trait_id=own_id,
@@ -158,6 +161,7 @@ def derived(
             holds_until_ms=START_MS + 1_000 * number,
             event_ids=tuple(proofs) or (event_id(1), event_id(2)),
             summary_ids=tuple(map(session_summary_id, sessions)),
+            parent_id=TRAITS[3] if own_id == TRAITS[1] and number % 2 == 0 else None,
         )
         for own_id in traits
     )

@@ -272,7 +272,7 @@ def decisions(graph: MemoryGraph) -> list[Event]:
         linked(35, "session-1", "session-2"),
         community(36, "a" * 32, [ANN, BERLIN], "run-1"),
         boosted(37, {4: 1.5}),
-        derived(38, *TRAITS),
+        derived(38, *TRAITS, user="user-1", proofs=[event_id(7)]),
         *(system(40 + n, "memory.accessed", p) for n, p in enumerate(accessed_payloads(accessed))),
         system(45, "memory.forgotten", dropped.payload()),
         system(46, "memory.forgotten", FactsExpired(facts=tuple(facts[-1:])).payload()),

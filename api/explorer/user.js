@@ -52,8 +52,17 @@ const TRAITS = { patterns: "Habits", skills: "What works for them", interests: "
 function traits(person) {
   const kinds = Object.entries(TRAITS).filter(([kind]) => person[kind].length);
   return h("section.card", {}, h("h2", {}, "Seen in several sessions"),
-    kinds.length ? h("div.traits", {}, kinds.map(([kind, title]) => h("div", {}, h("h3", {}, title), h("ul.plain", {}, person[kind].map(trait)))))
+    kinds.length ? h("div.traits", {}, kinds.map(([kind, title]) => h("div", {}, h("h3", {}, title), h("ul.plain", {}, nested(person[kind])))))
       : empty("Nothing yet.", "Habits, skills and interests need at least three sessions that show the same, and a pass of consolidation after them."));
+}
+
+/** What is a part of another skill stands under that. */
+function nested(all) {
+  const parts = (whole) => all.filter((one) => (one.part_of ?? null) === whole);
+  return parts(null).map((one) => {
+    const below = parts(one.name);
+    return [trait(one), below.length ? h("li", {}, h("ul.parts", {}, below.map(trait))) : null];
+  });
 }
 
 function trait({ name, strength, session_count: number, first_seen, last_seen, holds_until, event_ids: proofs }) {

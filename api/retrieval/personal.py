@@ -20,14 +20,15 @@ from api.retrieval.plan import Operator, Plan
 from api.retrieval.story_result import READ_OFF, StoryAnswer
 from api.retrieval.story_roles import roles_of
 from api.retrieval.story_terms import StoryTerms
-from consolidation.traits import THEN
+from consolidation.habits import THEN
+from consolidation.traits import WITH
 from enrichment.names import canonical_name
 from enrichment.stems import same_root, stem_in, words_in
 from enrichment.vocabulary import STOP_WORDS, relation_words
 from pipelines.columns.records import Array, Stories
 from pipelines.graph.rows import FactRow
 from projections.events import timestamp_text
-from projections.schema import MAX_WEIGHT, RELATES_TO, TRAIT_EDGES
+from projections.schema import MAX_WEIGHT, PARENT_SKILL, RELATES_TO, TRAIT_EDGES
 
 MAX_WISHES: Final = 10
 MAX_OTHERS: Final = 8
@@ -72,6 +73,8 @@ class Trait(NamedTuple):
         session_count: sessions that show it.
         last_ms: when it was seen last, milliseconds since the epoch.
         event_id: of the newest event that proves it.
+        own_id: of it.
+        parent_id: of the skill that it is a part of.
     """
 
     kind: str
@@ -80,6 +83,8 @@ class Trait(NamedTuple):
     session_count: int
     last_ms: int
     event_id: str
+    own_id: str = ""
+    parent_id: str | None = None
 
 
 class Known(NamedTuple):
@@ -243,10 +248,26 @@ def practised(person: Known, topic: Topic, episode: Episode | None) -> list[Line
     """Habits and skills that have to do with a question, the strongest first, then wishes."""
     tools = frozenset() if episode is None else episode.tools
     concerning = [trait for trait in person.traits if _concerns(trait, topic, tools)]
+    if topic.weights[PARENT_SKILL.type]:
+        concerning = _grouped(person, concerning)
     weighed = _traits(person._replace(traits=concerning), topic)
     wishes = [fact for fact in person.facts if topic.share(fact.target.name)]
     wanted = _wishes(person._replace(facts=wishes), topic)
     return [*_best(weighed)[:MAX_OTHERS], *wanted[:MAX_WISHES]]
+
+
+def _grouped(person: Known, traits: Sequence[Trait]) -> list[Trait]:
+    """Traits, each skill by the one that it is a part of, with all parts of that by name."""
+    parents = {one.own_id: one for one in person.traits if one.kind in _PRACTISED}
+    told = dict.fromkeys(parents.get(one.parent_id or "", one) for one in traits)
+    return [_with_parts(one, person.traits) for one in told]
+
+
+def _with_parts(trait: Trait, traits: Iterable[Trait]) -> Trait:
+    parts = [one.name for one in traits if one.parent_id == trait.own_id]
+    if not parts or WITH in trait.name:  # whose name tells them
+        return trait
+    return trait._replace(name=f"{trait.name}: {', '.join(parts)}")
 
 
 def _concerns(trait: Trait, topic: Topic, tools: frozenset[str]) -> bool:
@@ -256,7 +277,7 @@ def _concerns(trait: Trait, topic: Topic, tools: frozenset[str]) -> bool:
     """
     if trait.kind not in _PRACTISED:
         return False
-    by_tools = tools.issuperset(trait.name.split(THEN))
+    by_tools = tools.issuperset(one for part in trait.name.split(WITH) for one in part.split(THEN))
     return not topic.stems or by_tools or topic.share(trait.name) > 0
 
 

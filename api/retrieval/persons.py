@@ -27,7 +27,7 @@ from api.retrieval.story_answer import story_answer
 from api.retrieval.story_result import StoryAnswer
 from api.retrieval.story_terms import StoryTerms, stories_asked, story_terms
 from api.retrieval.wishing import replaced, stated
-from consolidation.traits import PERSON
+from consolidation.habits import PERSON
 from enrichment.names import canonical_name, components, user_entity_id
 from enrichment.stems import words_in
 from enrichment.vocabulary import word_set
@@ -166,6 +166,8 @@ def known_of(persons: Persons, question: PersonAsked) -> Known | None:
 def _trait(node: GraphNode) -> Trait:
     values = node.properties
     return Trait(
+        own_id=node.node_id,
+        parent_id=values.get("parent_id"),
         kind=values["kind"],
         name=values["name"],
         strength=values["strength"],

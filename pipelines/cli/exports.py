@@ -18,22 +18,25 @@ from projections.events import DEFAULT_TENANT
 app = typer.Typer()
 
 
+File = Annotated[
+    Path,
+    typer.Argument(
+        metavar="[FILE]", help="file to write, packed if it ends in .gz; - is standard output"
+    ),
+]
+Form = Annotated[
+    Format,
+    typer.Option(
+        "--format", help="; ".join(f"{name}: {row.meaning}" for name, row in FORMS.items())
+    ),
+]
+
+
 @command(app, "export", example="recollect export events.jsonl.gz --tenant acme")
 def export_(
     invocation: Invocation,
-    file: Annotated[
-        Path,
-        typer.Argument(
-            metavar="[FILE]",
-            help="file to write, packed if it ends in .gz; - is standard output",
-        ),
-    ] = STANDARD_OUTPUT,
-    form: Annotated[
-        Format,
-        typer.Option(
-            "--format", help="; ".join(f"{name}: {row.meaning}" for name, row in FORMS.items())
-        ),
-    ] = Format.EVENTS,
+    file: File = STANDARD_OUTPUT,
+    form: Form = Format.EVENTS,
     tenant: Annotated[
         str | None,
         typer.Option(help="of this tenant alone; all by default, of a session or user `default`"),
@@ -53,11 +56,15 @@ def export_(
     what Recollect decided itself: `recollect import --decisions` into an empty ledger, and
     `recollect rebuild`, make the same graph of them.
     """
-    if invocation.json and file == STANDARD_OUTPUT:
-        raise typer.BadParameter("a file, with --json", param_hint="FILE")
     owner = tenant or (DEFAULT_TENANT if (session, user) != (None, None) else None)
     begin_ms, end_ms = moment(since, "--since"), moment(until, "--until")
-    selection = Selection(owner, session, begin_ms, end_ms, user_id=user)
+    return write(invocation, form, Selection(owner, session, begin_ms, end_ms, user_id=user), file)
+
+
+def write(invocation: Invocation, form: Format, selection: Selection, file: Path) -> int:
+    """Write what is selected, and say what was written; the exit code."""
+    if invocation.json and file == STANDARD_OUTPUT:
+        raise typer.BadParameter("a file, with --json", param_hint="FILE")
     with invocation.progress() as progress:
         report = export(
             invocation.services,

@@ -1,8 +1,8 @@
-"""`recollect user`: what is known of a user, and what they say is wrong of it."""
+"""`recollect user`: what is known of a user, what they say is wrong of it, and all of it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Annotated, Any, Final
 from urllib.parse import quote
@@ -12,12 +12,17 @@ from rich.console import Console
 from rich.markup import escape
 
 from pipelines.cli.ask import Api, KeyFile, client_for
+from pipelines.cli.exports import File, Form, write
 from pipelines.cli.invocation import Invocation, command
 from pipelines.cli.look import AsOf, Limit, Tenant, show_facts, show_sessions
+from pipelines.operations.export.run import STANDARD_OUTPUT
+from pipelines.operations.export.selection import Format, Selection
 from projections.events import DEFAULT_TENANT
 
 app = typer.Typer()
-user_group = typer.Typer(help="Show what is known of a user, and correct it.")
+user_group = typer.Typer(
+    help="Show what is known of a user, correct it, and write all of it to a file."
+)
 app.add_typer(user_group, name="user", no_args_is_help=True)
 
 UserId = Annotated[str, typer.Argument(metavar="USER", help="`user_id` of the events")]
@@ -67,14 +72,23 @@ def _show_person(out: Console, person: Mapping[str, Any]) -> None:
     if told or not any(person[kind] for kind in _TRAITS):
         show_facts(out, told)
     for kind in _TRAITS:
-        for trait in person[kind]:
+        for trait in _by_parent(person[kind]):
             seen = f"{trait['session_count']} sessions, {trait['strength']:.0%}"
             since, last = trait["first_seen"][:10], trait["last_seen"][:10]
-            out.print(f"{kind[:-1]}: {escape(trait['name'])} [dim]{seen}, {since} to {last}[/dim]")
+            part = "  part" if trait.get("part_of") else kind[:-1]
+            out.print(f"{part}: {escape(trait['name'])} [dim]{seen}, {since} to {last}[/dim]")
             out.print(f"  [dim]{', '.join(trait['event_ids'][:3])}[/dim]")
     if person["sessions"]:
         out.print()
         show_sessions(out, person["sessions"])
+
+
+def _by_parent(traits: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Traits in their order, what is a part of another behind that."""
+    parts: dict[str | None, list[Mapping[str, Any]]] = {}
+    for trait in traits:
+        parts.setdefault(trait.get("part_of"), []).append(trait)
+    return [one for whole in parts.get(None, ()) for one in (whole, *parts.get(whole["name"], ()))]
 
 
 @command(user_group, "correct", example="recollect user correct cust-ana lives_in Porto")
@@ -118,3 +132,18 @@ def correct(
         path = f"/v1/users/{quote(user_id, safe='')}/corrections"
         document = client.ask(path, body, tenant).document
     invocation.answer(document, lambda out: out.print(f"event {document['event_id']}"))
+
+
+@command(user_group, "export", example="recollect user export cust-ana ana.md --format markdown")
+def export_(
+    invocation: Invocation,
+    user_id: UserId,
+    file: File = STANDARD_OUTPUT,
+    form: Form = Format.EVENTS,
+    tenant: Tenant = DEFAULT_TENANT,
+) -> int:
+    """Write all that was recorded of a user, and decided and corrected about them, to a file.
+
+    As `recollect export --user` does: events for other programs, or Markdown for people.
+    """
+    return write(invocation, form, Selection(tenant, user_id=user_id), file)

@@ -61,17 +61,21 @@ class Edition:
     def text(self, question: str, **fields: Any) -> str:
         return self._answer(question, fields, "text/markdown").text
 
+    def read(self, path: str, **query: Any) -> Any:
+        return self._send("GET", path, params=query).json()
+
     def _answer(self, question: str, fields: dict[str, Any], accept: str) -> httpx.Response:
+        body = {"query": question, "session_id": "s", "agent_id": "a", "user_id": "*"}
+        path, document = "/v1/query/subgraph", {**body, **fields}
+        return self._send("POST", path, json=document, headers={"accept": accept})
+
+    def _send(self, method: str, path: str, **more: Any) -> httpx.Response:
         held = read_holder(self.folder / "data")
         assert held is not None
         key = Path(held["api_key_file"]).read_text(encoding="utf-8").strip()
-        body = {"query": question, "session_id": "s", "agent_id": "a", "user_id": "*"}
-        answer = httpx.post(
-            f"{held['api_url']}/v1/query/subgraph",
-            json={**body, **fields},
-            headers={"X-API-Key": key, "accept": accept},
-            timeout=30.0,
-        )
+        headers = {"X-API-Key": key, **more.pop("headers", {})}
+        url = f"{held['api_url']}{path}"
+        answer = httpx.request(method, url, headers=headers, timeout=30.0, **more)
         answer.raise_for_status()
         return answer
 

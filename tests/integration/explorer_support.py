@@ -94,16 +94,20 @@ def facts() -> list[Event]:
 
 
 HABIT: Final = "get_order, then charge_card"
+SKILL: Final = "charge_card"
+WHOLE: Final = "card"
+"""The skill that it is a part of."""
 _CENTURY_MS: Final = 100 * 365 * 86_400_000
 
 
 def habits() -> Event:
-    """The decision of what Ana's sessions have in common: one trait of each kind."""
-    kinds: dict[TraitKind, str] = {
-        "pattern": HABIT,
-        "skill": "charge_card",
-        "interest": "refunds",
-    }
+    """The decision of what Ana's sessions have in common: traits of each kind."""
+    made: tuple[tuple[TraitKind, str], ...] = (
+        ("pattern", HABIT),
+        ("skill", SKILL),
+        ("interest", "refunds"),
+        ("skill", WHOLE),
+    )
     traits = tuple(
         Trait(
             trait_id=str(number) * 32,
@@ -115,8 +119,9 @@ def habits() -> Event:
             last_seen_ms=START_MS + 86_400_000,
             holds_until_ms=START_MS + _CENTURY_MS,
             event_ids=(FAILURE, event_id(1)),
+            parent_id="3" * 32 if name == SKILL else None,
         )
-        for number, (kind, name) in enumerate(kinds.items())
+        for number, (kind, name) in enumerate(made)
     )
     return consolidated(93, TraitsDecided(user_ids=(ANA,), traits=traits).payload())
 

@@ -42,6 +42,8 @@ from tests.integration.explorer_support import (
     HABIT,
     NO_CHROMIUM,
     SEALED,
+    SKILL,
+    WHOLE,
     Explored,
     Explorer,
     chromium,
@@ -669,6 +671,10 @@ def test_what_several_sessions_of_a_user_show_is_told_with_its_proofs(
     expect(seen.get_by_role("heading", level=3)).to_have_text(
         ["Habits", "What works for them", "What they speak of"]
     )
+    part = seen.locator(".parts .trait")
+    expect(part).to_contain_text(SKILL)
+    whole = seen.locator("li.trait").filter(has=page.locator(f"b:text-is('{WHOLE}')"))
+    expect(whole).to_have_count(1)
     habit = seen.locator(".trait").filter(has_text=HABIT)
     expect(habit.locator(".figure")).to_have_text("0.75")
     habit.get_by_text("3 sessions").click()

@@ -284,6 +284,11 @@ async def test_the_real_command_serves_the_same_tools(world: World, tmp_path: Pa
         world.fold()
         question = {"question": "Tea or coffee?", "min_position": said["position"]}
         assert "prefers tea" in (await done(client, "ask", **question))["text"]
+        said = await done(client, "remember", text="Never call me before nine.")
+        world.fold()
+        heeded = {"question": "Call Bruno.", "min_position": said["position"]}
+        text = (await done(client, "ask", **heeded, intent="personalize"))["text"]
+        assert "avoid: call me before nine" in text
     async with connected(world) as stranger:
         assert "prefers tea" not in (await done(stranger, "ask", **question))["text"]
 

@@ -263,7 +263,7 @@ def test_what_a_user_corrects_is_so_and_stays_in_the_history(small: Small) -> No
     code, told = small.run("user", "correct", "*", "prefers", "tea", fails=True)
     assert (code, "user_id" in told) == (4, True)
     file = small.folder / "ana.jsonl"
-    report = small.run("export", str(file), "--user", "cust-ana")
+    report = small.run("user", "export", "cust-ana", str(file))
     users = {json.loads(line)["user_id"] for line in file.read_text().splitlines()}
     assert (users, report["written"]["events"] >= 35) == ({"cust-ana"}, True)
 

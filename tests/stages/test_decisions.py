@@ -16,6 +16,7 @@ from projections.schema import (
     CAUSED_BY,
     COMMUNITY,
     CONSOLIDATION_REQUEST,
+    DERIVED_FROM,
     ENTITY,
     EVENT,
     FORGOTTEN,
@@ -29,8 +30,10 @@ from projections.schema import (
 from tests.decision_factories import (
     COMMUNITIES,
     ENTITIES,
+    TRAITS,
     boosted,
     consolidated,
+    derived,
     episode,
     episode_id,
     forgotten,
@@ -173,16 +176,22 @@ def test_a_late_event_is_spliced_into_a_bridged_chain(live: Consolidated, at: in
 
 
 def test_a_recalled_event_comes_back_to_its_place(live: Consolidated) -> None:
-    live.take_in(*session("session-0", range(1, 6)), episode(90, range(1, 6), "session-0"))
-    before, members = live.chain(), members_of(live)
+    live.take_in(*session("session-0", range(1, 6), user_id="ann"))
+    live.take_in(episode(90, range(1, 6), "session-0"))
+    live.take_in(derived(89, TRAITS[0], proofs=[event_id(n) for n in (2, 3, 4)]))
+    before, members, proofs = live.chain(), members_of(live), proofs_in(live)
+    assert proofs == [[TRAITS[0], event_id(n)] for n in (2, 3, 4)]
     live.take_in(forgotten(91, [2, 3], episode_id("session-0")))
+    assert proofs_in(live) == proofs[2:]
     live.take_in(recalled(92, [2, 3]))
+    assert proofs_in(live) == proofs
     partition = partition_of("default", "session-0", PARTITIONS)
     entries = [e for block in live.stack.blocks(partition) for e in block.entries]
     back = [e for e in entries if any(event_id(n).encode() in e.data for n in (2, 3))]
     assert live.projection.refold(partition, back) == []
     assert live.chain() == before
     assert members_of(live) == members
+    assert proofs_in(live) == proofs
     anew = Consolidated(live.stack.again())
     anew.fold()
     assert anew.projection.refold(partition, back) == []
@@ -196,6 +205,25 @@ def test_a_recalled_event_comes_back_to_its_place(live: Consolidated) -> None:
 def members_of(live: Consolidated) -> list[Any]:
     ids = live.stack.event_ids()
     return [edge for edge in live.stack.edges(SUMMARIZES.type) if edge[1] in ids]
+
+
+def proofs_in(live: Consolidated) -> list[Any]:
+    return live.stack.edges(DERIVED_FROM.type)
+
+
+def test_what_proved_something_and_was_forgotten_proves_it_where_it_is_said_anew(
+    live: Consolidated,
+) -> None:
+    live.take_in(*session("session-0", range(1, 6), user_id="ann"))
+    live.take_in(episode(90, range(1, 6), "session-0"))
+    live.take_in(forgotten(91, [2, 3], episode_id("session-0")))
+    live.take_in(derived(92, TRAITS[0], proofs=[event_id(n) for n in (2, 3, 4)]))
+    assert proofs_in(live) == [[TRAITS[0], event_id(4)]]
+    live.take_in(recalled(93, [2]), derived(94, TRAITS[0], proofs=[event_id(2)]))
+    assert proofs_in(live) == [[TRAITS[0], event_id(2)]]
+    live.take_in(recalled(95, [3]))
+    assert proofs_in(live) == [[TRAITS[0], event_id(2)]]
+    assert_folded_anew_it_is_the_same(live)
 
 
 def test_events_are_counted_by_the_block_that_moves_the_checkpoint(live: Consolidated) -> None:

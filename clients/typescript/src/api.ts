@@ -386,7 +386,7 @@ export interface components {
              * Type
              * @enum {string}
              */
-            type: "FOLLOWS" | "CAUSED_BY" | "SIMILAR_TO" | "REFERENCES" | "RELATES_TO" | "SAME_AS" | "SUMMARIZES" | "MEMBER_OF" | "LINKED_TO" | "EXHIBITS_PATTERN" | "HAS_SKILL" | "INTERESTED_IN" | "ABSTRACTED_FROM";
+            type: "FOLLOWS" | "CAUSED_BY" | "SIMILAR_TO" | "REFERENCES" | "RELATES_TO" | "SAME_AS" | "SUMMARIZES" | "MEMBER_OF" | "LINKED_TO" | "EXHIBITS_PATTERN" | "HAS_SKILL" | "INTERESTED_IN" | "ABSTRACTED_FROM" | "DERIVED_FROM" | "PARENT_SKILL";
             /** Properties */
             properties: {
                 [key: string]: unknown;

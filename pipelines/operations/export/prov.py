@@ -27,10 +27,12 @@ from projections.schema import (
     ABSTRACTED_FROM,
     CAUSED_BY,
     COMMUNITY,
+    DERIVED_FROM,
     EVENT,
     FOLLOWS,
     LINKED_TO,
     MEMBER_OF,
+    PARENT_SKILL,
     REFERENCES,
     RELATES_TO,
     SAME_AS,
@@ -68,7 +70,10 @@ RELATIONS: Final[Mapping[str, Relation | None]] = {
         (row.type for row in TRAIT_EDGES.values()),
         Relation("wasInfluencedBy", "prov:influencer", "prov:influencee"),
     ),
-    ABSTRACTED_FROM.type: Relation("wasDerivedFrom", "prov:generatedEntity", "prov:usedEntity"),
+    **dict.fromkeys(
+        (row.type for row in (ABSTRACTED_FROM, DERIVED_FROM, PARENT_SKILL)),
+        Relation("wasDerivedFrom", "prov:generatedEntity", "prov:usedEntity"),
+    ),
     # PROV has no term for it, and the times of activities say the same
     FOLLOWS.type: None,
 }

@@ -7,9 +7,11 @@ from dataclasses import replace
 from heapq import nlargest
 from typing import NamedTuple
 
+from consolidation.hierarchy import user_key
 from consolidation.payloads import LEAST_SESSIONS, Trait, TraitsDecided
 from consolidation.sources import SourceEvent
 from consolidation.traits import MOST_SESSIONS, remembered, traits_of
+from enrichment.vocabulary import LIKES
 from pipelines.graph.port import Reads
 from pipelines.graph.rows import FoundNode
 from pipelines.operations.passes.deciding import Deciding, PassReport, UserSession
@@ -17,10 +19,12 @@ from pipelines.operations.passes.node_values import position_of
 from pipelines.operations.passes.source_events import source_events
 from projections.events import Event
 from projections.identity import START, Position
-from projections.schema import TRAIT
+from projections.schema import ENTITY, RELATES_TO, TRAIT
 
-_SAID = ("strength", "session_count", "first_seen", "last_seen", "holds_until", "event_ids")
-_SHOWN = ("kind", "name", *_SAID, "decided_at", "gone", "gone_decided_at")
+_LIKING = ("relation", "user_id", "valid_to", "expired_at")
+_TIMES = ("first_seen", "last_seen", "holds_until")
+_SAID = ("kind", "name", "strength", "session_count", "event_ids", "parent_id")
+_SHOWN = (*_SAID, *_TIMES, "decided_at", "gone", "gone_decided_at")
 
 
 def decide_traits(
@@ -66,7 +70,8 @@ def _decided(
     if len(sessions) >= LEAST_SESSIONS:
         events = source_events(graph, tenant, {one.session_id for one in sessions})
         parts = list(_own(events.values(), user_id))
-    derived = {one.trait_id: one for one in traits_of(tenant, user_id, parts)}
+    liked = _liked(graph, tenant, user_id) if parts else {}
+    derived = {one.trait_id: one for one in traits_of(tenant, user_id, parts, liked)}
     shown = _shown(graph, tenant, user_id, derived)
     retained = {event.event_id for part in parts for event in part}
     for own_id, before in shown.items():
@@ -74,6 +79,10 @@ def _decided(
             kept_on = remembered(before.said, derived.get(own_id), retained)
             if kept_on is not None:
                 derived[own_id] = kept_on
+    derived = {
+        own_id: trait if trait.parent_id in derived else replace(trait, parent_id=None)
+        for own_id, trait in derived.items()
+    }
     new = [
         trait
         for own_id, trait in derived.items()
@@ -87,6 +96,18 @@ def _decided(
     decided = TraitsDecided(user_ids=(user_id,), traits=tuple(new), gone=tuple(gone))
     about = ("traits", user_id, repr(new), *gone, newest)
     return [deciding.decision(tenant, decided.payload(), *about)]
+
+
+def _liked(graph: Reads, tenant: str, user_id: str) -> dict[str, str]:
+    """What the user said to like, by id; what holds no more is left out."""
+    user = user_key(tenant, user_id)
+    likings = [
+        edge.target
+        for edge in graph.edges(RELATES_TO.type, [user], _LIKING).get(user, ())
+        if [edge.values[one] for one in _LIKING] == [LIKES, user_id, None, None]
+    ]
+    things = graph.nodes(ENTITY.label, likings, ("name",))
+    return {key[1]: node.values["name"] for key, node in things.items() if node.values["name"]}
 
 
 def _own(sessions: Iterable[Sequence[SourceEvent]], user_id: str) -> Iterator[list[SourceEvent]]:
@@ -115,7 +136,9 @@ def _shown(graph: Reads, tenant: str, user_id: str, derived: Iterable[str]) -> d
 
 
 def _of_node(node: FoundNode) -> _Shown:
-    kind, name, *values, decided_at, gone, gone_at = (node.values[one] for one in _SHOWN)
+    *_, decided_at, gone, gone_at = (node.values[one] for one in _SHOWN)
     if gone:
         return _Shown(position_of(gone_at) or START, None)
-    return _Shown(position_of(decided_at) or START, Trait(node.key[1], kind, name, *values))
+    values = {one: node.values[one] for one in _SAID}
+    values |= {f"{one}_ms": node.values[one] for one in _TIMES}
+    return _Shown(position_of(decided_at) or START, Trait(trait_id=node.key[1], **values))

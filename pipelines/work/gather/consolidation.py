@@ -143,6 +143,7 @@ class _Gathering:
             leaving=leaving,
             neighbours=neighbours_of(self._transaction, leaving_links(leaving)) if leaving else {},
             listed=self._listed(tombstones),
+            proving=self._proving(leaving),
             parted=self._parted(),
             accesses=self._accesses(),
             shown_facts=self._shown_facts(),
@@ -252,6 +253,28 @@ class _Gathering:
             (*_pair(key), event_id)
             for key, node in nodes.items()
             for event_id in members[_pair(key)].intersection(node.values["source_event_ids"] or ())
+        }
+
+    def _proving(self, leaving: Mapping[EventKey, Leaving]) -> set[tuple[str, str, str]]:
+        """Traits that recalled events prove: they are of the user of the event."""
+        recalled = self._wanted.recalled
+        if not recalled:
+            return set()
+        whose = {key: leaving[key].user_id for key in recalled & leaving.keys()}
+        for key, node in self._nodes(FORGOTTEN.label, recalled, ("user_id",)).items():
+            whose[_pair(key)] = node.values["user_id"]
+        users = {(tenant, user_id) for (tenant, _), user_id in whose.items() if user_id}
+        if not users:
+            return set()
+        of_users = self._transaction.find(
+            TRAIT.label, TRAIT.indexes[0], sorted(users), ("event_ids",)
+        )
+        return {
+            (*_pair(node.key), event_id)
+            for (tenant, _), traits in of_users.items()
+            for node in traits
+            for event_id in node.values["event_ids"]
+            if (tenant, event_id) in recalled
         }
 
     def _parted(self) -> dict[EventKey, Sequence[str]]:

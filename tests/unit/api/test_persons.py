@@ -122,6 +122,13 @@ def test_what_recurs_stands_by_its_kind_as_long_as_it_holds() -> None:
     assert [one.name for one in known.interests] == ["Nordisk"]
 
 
+def test_a_skill_says_which_one_it_is_a_part_of_as_long_as_that_holds() -> None:
+    held = trait("skill", "invoice"), trait("skill", "send_invoice", parent_id="invoice")
+    assert [one.part_of for one in person(traits=held).skills] == [None, "invoice"]
+    over = trait("skill", "invoice", until="2026-11-25T08:59:59.999Z"), held[1]
+    assert [one.part_of for one in person(traits=over).skills] == [None]
+
+
 def test_the_block_says_the_strongest_habits_and_interests_last() -> None:
     many = [trait("pattern", f"habit {number}") for number in range(5)]
     lines = person_markdown(person(*FACTS, traits=[*many, trait("skill", "refund")]), 500)

@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 
 from consolidation.decay import DAY_MS, HOUR_MS
+from consolidation.habits import BY_CHANCE, by_chance
 from consolidation.payloads import MAX_PROVING, Trait, TraitsDecided
 from consolidation.sources import Mentioned, SourceEvent
 from consolidation.traits import (
-    BY_CHANCE,
     HALF_LIVES_MS,
     MOST_HALF_LIVES,
-    by_chance,
     holds_until_ms,
     remembered,
     traits_of,
@@ -59,6 +58,52 @@ def found(kind: str, *sessions: Sequence[SourceEvent]) -> dict[str, tuple[int, f
         for one in traits_of("default", "ann", sessions)
         if one.kind == kind
     }
+
+
+def told(*texts: str, name: str) -> dict[str, tuple[int, float]]:
+    """The interests of sessions whose texts name a thing."""
+    return found("interest", *(spoke(name, day=day, text=text) for day, text in enumerate(texts)))
+
+
+def test_what_stands_beside_somebodys_words_is_no_interest_of_theirs() -> None:
+    words = ("Look at my book shelf!", "I dusted the book shelves.", "A book shelf at last.")
+    assert told(*words, name="book shelf") == {"book shelf": (3, 1.0)}
+    pictures = ["Look! [image: a book shelf]"] * 3
+    assert told(*pictures, name="book shelf") == {}
+    assert told(*words[:2], pictures[0], name="book shelf") == {}
+
+
+def test_what_a_user_said_to_like_is_of_interest_if_their_words_name_it_again_and_again() -> None:
+    words = ("My pottery class again.", "More pottery!", "Pottery calms me.", "Something else.")
+    sessions = [spoke(day=day, text=text) for day, text in enumerate(words)]
+
+    def interests(*said: Sequence[SourceEvent], name: str = "pottery") -> list[str]:
+        return [one.name for one in traits_of("default", "ann", said, {"id": name})]
+
+    assert interests(*sessions) == ["pottery"]
+    assert interests(*sessions[1:]) == []
+    assert interests(*sessions, name="church") == []
+    assert found("interest", *sessions) == {}
+
+
+def test_whose_things_are_spoken_of_is_no_interest() -> None:
+    assert told(*["We met at McGee's bar."] * 3, name="McGee") == {}
+    assert told(*["We met at McGee."] * 3, name="McGee") == {"McGee": (3, 1.0)}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Samantha and I moved.",
+        "At the theatre, Samantha loves it.",
+        "She is Samantha.",
+        "Come with me and Samantha.",
+    ],
+)
+def test_who_is_spoken_of_as_a_person_is_no_interest(words: str) -> None:
+    others = ["I saw Samantha.", "I called Samantha.", "Samantha was there."]
+    assert told(*others, name="Samantha") == {"Samantha": (3, 1.0)}
+    assert told(words, *others, name="Samantha") == {}
 
 
 # -- habits ----------------------------------------------------------------------------------------
@@ -129,6 +174,68 @@ def test_chance_is_counted_over_all_places() -> None:
     assert by_chance(4, 5, 5) > BY_CHANCE > by_chance(5, 6, 5)
 
 
+def chose(
+    arguments: str, *, day: float, words: str = "", offers: str = "", **fields: Any
+) -> list[SourceEvent]:
+    """A session in which something is asked for, offers come, and one is taken."""
+    at = round(day * DAY_MS)
+    asked, listed, call, answer = (next(_numbers) for _ in range(4))
+    return [
+        said(asked, "user", words, event_type="message.user", at=at),
+        returned(listed, "list_seats", offers, at=at + 1),
+        called(call, "book_seat", arguments, at=at + 2),
+        returned(answer, "book_seat", "done", after=(call,), at=at + 3, **fields),
+    ]
+
+
+OFFERS = "seats.row: 4\nseats.side: aisle\nseats.row: 5\nseats.side: window"
+
+
+def habits_of(*sessions: Sequence[SourceEvent]) -> dict[str, tuple[int, float]]:
+    made = found("pattern", *sessions).items()
+    return {name: shown for name, shown in made if name.startswith("chooses")}
+
+
+def test_what_is_chosen_of_offers_again_and_again_is_a_habit() -> None:
+    sessions = [chose("row: 4\nside: aisle", day=day, offers=OFFERS) for day in (0, 2, 5)]
+    assert habits_of(*sessions) == {"chooses side: aisle": (3, 1.0)}
+    assert habits_of(*sessions[:2]) == {}
+    others = [chose("side: window", day=day, offers=OFFERS) for day in (6, 7)]
+    assert habits_of(*sessions, *others) == {"chooses side: aisle": (3, 0.6)}
+    assert habits_of(*sessions, *others, chose("side: rear", day=9)) == {}
+    single = [chose("side: aisle", day=day, offers="seats.side: aisle") for day in (0, 2, 5)]
+    assert habits_of(*single) == {}
+
+
+def test_what_is_asked_for_again_and_again_is_a_habit() -> None:
+    words = "The weekly sheet again, please."
+    sessions = [chose("report_kind: weekly", day=day, words=words) for day in (0, 2, 5)]
+    assert habits_of(*sessions) == {"chooses report kind: weekly": (3, 1.0)}
+    unsaid = [chose("report_kind: weekly", day=day, words="Thanks!") for day in (0, 2, 5)]
+    assert habits_of(*unsaid) == {}
+
+
+@pytest.mark.parametrize(
+    ("field", "words"),
+    [
+        ("order: A-4711", "About A-4711."),
+        ("count: 12", "12 of them."),
+        ("diet: kosher", "Kosher, please."),
+        ("name: Ana", "Ana speaking."),
+    ],
+)
+def test_what_is_one_case_or_what_somebody_is_is_no_choice(field: str, words: str) -> None:
+    ana = mentioned("Ana", entity_type="concept", subtype="person")
+    sessions = [chose(field, day=day, words=words) for day in (0, 2, 5)]
+    sessions = [[one[0]._replace(entities=(ana,)), *one[1:]] for one in sessions]
+    assert habits_of(*sessions) == {}
+
+
+def test_what_did_not_work_was_not_chosen() -> None:
+    sessions = [chose("side: aisle", day=day, offers=OFFERS, error="sold out") for day in (0, 2, 5)]
+    assert habits_of(*sessions) == {}
+
+
 # -- skills ----------------------------------------------------------------------------------------
 
 
@@ -143,6 +250,59 @@ def test_a_session_counts_by_how_the_use_of_a_tool_ends() -> None:
     failed = [used("refund", day=day, failing=("refund",)) for day in (6, 7)]
     assert found("skill", *sessions, failed[0]) == {"refund": (3, 0.75)}
     assert found("skill", *sessions, *failed) == {}
+
+
+def parents(*sessions: Sequence[SourceEvent]) -> dict[str, str]:
+    """The name of the skill that each is a part of."""
+    made = {one.trait_id: one for one in traits_of("default", "ann", sessions)}
+    return {
+        one.name: made[one.parent_id].name for one in made.values() if one.parent_id is not None
+    }
+
+
+INVOICES = ("create_invoice", "list_invoices", "sendInvoice")
+
+
+def test_tools_that_are_called_after_one_thing_are_parts_of_one_skill() -> None:
+    sessions = [used(tool, day=3 * n + at) for n, tool in enumerate(INVOICES) for at in range(3)]
+    assert parents(*sessions) == dict.fromkeys(INVOICES, "invoice")
+    assert found("skill", *sessions)["invoice"] == (9, 1.0)
+    assert parents(*sessions[:3]) == {}
+
+
+def test_a_verb_is_nothing_that_tools_are_called_after() -> None:
+    tools = ("create_invoice", "create_order")
+    assert parents(*(used(tool, day=day) for tool in tools for day in (0, 2, 5))) == {}
+
+
+def test_tools_that_are_used_together_are_parts_of_one_skill() -> None:
+    together = [used("pick", "pack", "ship", day=day) for day in (0, 2, 5)]
+    expected = "pack + pick + ship"
+    assert parents(*together) == dict.fromkeys(("pack", "pick", "ship"), expected)
+    assert parents(*together[:2]) == {}
+    apart = [used("ship", day=day) for day in range(6, 12)]
+    assert parents(*together, *apart) == dict.fromkeys(("pack", "pick"), "pack + pick")
+
+
+def test_a_skill_of_several_tools_is_proved_by_events_of_each() -> None:
+    sessions = [used(*INVOICES, day=day) for day in (0, 2, 5)]
+    (parent,) = (one for one in traits_of("default", "ann", sessions) if one.name == "invoice")
+    assert set(parent.event_ids) == {e.event_id for s in sessions for e in s if e.tool_name} - {
+        e.event_id for s in sessions for e in s[::2]
+    }
+    assert parent.parent_id is None
+
+
+@pytest.mark.parametrize("tool", ["refill_prescription", "book_doctor", "get_health_records"])
+def test_nothing_is_derived_of_tools_for_what_a_person_is(tool: str) -> None:
+    sessions = [used("login", tool, "pay", day=day) for day in (0, 2, 5)]
+    assert all(tool not in one.name for one in traits_of("default", "ann", sessions))
+
+
+def test_how_a_system_is_is_nobodys_health() -> None:
+    assert "get_health_status" in found(
+        "skill", *(used("get_health_status", day=day) for day in (0, 2, 5))
+    )
 
 
 # -- interests -------------------------------------------------------------------------------------

@@ -71,6 +71,9 @@ STATED = {
     "Bill Gates founded Microsoft.": [("Bill Gates", "founded", "Microsoft")],
 }
 NOT_STATED = [
+    "I like to relax by reading.",
+    "It's why I enjoy playing.",
+    "I love playing with the neighbours.",
     "Do I work at Acme Corporation?",
     "Does Melanie live in Berlin?",
     "I don't work at Google.",

@@ -216,6 +216,45 @@ def test_a_fact_that_the_rules_have_is_not_doubled() -> None:
     assert set(again.mentions) == set(once.mentions)
 
 
+PROTECTED: list[tuple[str, str, str]] = [
+    ("has_diagnosis", "diabetes", ""),
+    ("practises", "Islam", "Caroline is a Muslim"),
+    ("prays_at", "St Mary", "Caroline prays at the church of St Mary"),
+    ("has_orientation", "lesbian", ""),
+    ("votes_for", "Greens", "Caroline votes for them at every election"),
+    ("has_origin", "Roma", "Caroline has Roma ancestors"),
+]
+
+
+@pytest.mark.parametrize(("relation", "target", "fact"), PROTECTED)
+@pytest.mark.parametrize("who", ["person", "user"])
+def test_what_a_model_says_of_what_a_person_is_is_refused(
+    relation: str, target: str, fact: str, who: str
+) -> None:
+    words = f"{fact or target}, and Caroline lives in Berlin."
+    one = message(words, **({"user_id": "caroline"} if who == "user" else {}))
+    entities = [
+        *([{"name": "Caroline", "type": "person"}] if who == "person" else []),
+        {"name": target, "type": "concept"},
+        {"name": "Berlin", "type": "location"},
+    ]
+    source = "Caroline" if who == "person" else "caroline"
+    edges = [
+        {"source": source, "target": end, "relation": name, "confidence": 0.9, "fact": told}
+        for name, end, told in ((relation, target, fact), ("lives_in", "Berlin", ""))
+    ]
+    made = with_extraction(one, entities, edges)
+    assert [one.relation for one in made.assertions] == ["lives_in"]
+
+
+def test_how_a_system_is_may_be_said_by_a_model() -> None:
+    one = message("The gateway reports the health of the ledger.")
+    entities = [{"name": name, "type": "service"} for name in ("gateway", "ledger")]
+    edge = {"source": "gateway", "target": "ledger", "relation": "reports_health_of"}
+    made = with_extraction(one, entities, [{**edge, "confidence": 0.9, "fact": ""}])
+    assert [one.relation for one in made.assertions] == ["reports_health_of"]
+
+
 def test_the_same_answers_give_the_same_event() -> None:
     answers: dict[Task, dict[str, Any]] = {
         "summary": {"summary": "Caroline has moved."},

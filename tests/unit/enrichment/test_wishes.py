@@ -15,6 +15,11 @@ from projections.events import Event
 from tests.factories import event
 
 WISHES = {
+    "When it is late, write to me instead.": (
+        "prefers",
+        "When it is late, write to me instead",
+    ),
+    "I'd rather pay by card.": ("prefers", "I'd rather pay by card"),
     "I prefer aisle seats on long flights.": ("prefers", "I prefer aisle seats on long flights"),
     "Please never call me before nine.": ("avoids", "never call me before nine"),
     "Please do not put the receipts in the box.": ("avoids", "do not put the receipts in the box"),
@@ -73,6 +78,10 @@ WISHES = {
     "I want receipts as text, no pictures.": ("prefers", "I want receipts as text, no pictures"),
 }
 NO_WISHES = [
+    "Keep me posted when it's out.",
+    "Water the ferns when they are back.",
+    "When it is ready, pack the kettle.",
+    "I'd rather wait for the second print, and then I'll buy it.",
     "Should I always reply in German?",
     "Cancel my order.",
     "Show invoices for March.",

@@ -8,12 +8,17 @@ import pytest
 
 from consolidation.decay import DAY_MS
 from enrichment.names import user_entity_id
+from enrichment.vocabulary import LIKES
 from projections.events import Event
 from projections.schema import (
     ABSTRACTED_FROM,
+    DERIVED_FROM,
+    ENTITY,
     EVENT,
     EXHIBITS_PATTERN,
     HAS_SKILL,
+    PARENT_SKILL,
+    RELATES_TO,
     SUMMARY,
     TRAIT,
 )
@@ -63,7 +68,8 @@ def names(live: Passing, user: str = "ann") -> dict[str, int]:
     }
 
 
-LEARNT = {"lookup, then refund": 3, "lookup": 3, "refund": 3}
+TOGETHER = "lookup + refund"
+LEARNT = {"lookup, then refund": 3, "lookup": 3, "refund": 3, TOGETHER: 3}
 
 
 def test_what_sessions_of_a_user_have_in_common_becomes_graph(live: Passing) -> None:
@@ -71,7 +77,7 @@ def test_what_sessions_of_a_user_have_in_common_becomes_graph(live: Passing) -> 
     assert names(live) == LEARNT
     who = (TENANT, user_entity_id(TENANT, "ann"))
     assert [edge.source for edge in live.drawn(EXHIBITS_PATTERN.type)] == [who]
-    assert [edge.source for edge in live.drawn(HAS_SKILL.type)] == [who, who]
+    assert [edge.source for edge in live.drawn(HAS_SKILL.type)] == [who, who, who]
 
 
 def test_a_trait_leads_to_the_users_summaries_of_its_sessions(live: Passing) -> None:
@@ -88,6 +94,57 @@ def test_a_trait_leads_to_the_users_summaries_of_its_sessions(live: Passing) -> 
     assert len(told) == 3
 
 
+def test_a_trait_leads_to_the_events_that_prove_it_and_a_skill_to_what_it_is_a_part_of(
+    live: Passing,
+) -> None:
+    live.run()
+    shown = live.shown(TRAIT.label, "name", "event_ids")
+    proofs = {(node.key[1], one) for node in shown for one in node.values["event_ids"]}
+    assert {(e.source[1], e.target[1]) for e in live.drawn(DERIVED_FROM.type)} == proofs
+    name = {node.key: node.values["name"] for node in shown}
+    parents = {(name[e.source], name[e.target]) for e in live.drawn(PARENT_SKILL.type)}
+    assert parents == {("lookup", TOGETHER), ("refund", TOGETHER)}
+
+
+@pytest.mark.parametrize(
+    ("ended", "interests"),
+    [({}, ["pottery"]), ({"valid_to": NOW_MS}, []), ({"relation": "knows"}, [])],
+)
+def test_what_a_user_said_to_like_is_of_interest_as_long_as_they_do(
+    live: Passing, ended: dict[str, Any], interests: list[str]
+) -> None:
+    for number, session in enumerate((11, 13, 16)):
+        made = event(
+            100 * session,
+            at=session * DAY_MS,
+            session_id=f"session-{session}",
+            user_id="ann",
+            event_type="message.user",
+        )
+        live.take_in(made)
+        live.put(EVENT.label, made.event_id, kind="message", text=f"Pottery again, number {number}")
+    thing = live.entity("pottery")
+    user = live.put(ENTITY.label, user_entity_id(TENANT, "ann"), name="ann", entity_type="user")
+    liking = {"relation": LIKES, "user_id": "ann", "edge_type": "semantic", "fact": "…"}
+    told = {"valid_from": NOW_MS, "event_id": "e", "confidence": 0.9, "support_count": 1}
+    live.join(RELATES_TO.type, user, thing, **{**liking, **told, **ended})
+    live.run()
+    assert [name for name in names(live) if name not in LEARNT] == interests
+
+
+def test_a_parent_goes_with_what_made_it_one(live: Passing) -> None:
+    live.run()
+    for session in range(5, 12):
+        worked(live, session, steps=("lookup",))
+    live.run()
+    assert TOGETHER not in names(live)
+    assert live.drawn(PARENT_SKILL.type) == []
+    for size in (1, 500):
+        live.empty()
+        live.fold(size)
+        assert live.drawn(PARENT_SKILL.type) == []
+
+
 def test_a_second_pass_appends_nothing_whatever_the_time(live: Passing) -> None:
     live.run()
     before = live.seqs()
@@ -99,7 +156,7 @@ def test_a_session_more_is_told_and_what_is_the_same_is_not(live: Passing) -> No
     live.run()
     worked(live, 5, steps=("refund",))
     assert live.run().traits_written == 1
-    assert names(live) == {**LEARNT, "refund": 4}
+    assert names(live) == {**LEARNT, "refund": 4, TOGETHER: 4}
 
 
 def test_what_is_no_more_so_ends_and_comes_back(live: Passing) -> None:

@@ -24,7 +24,14 @@ from pipelines.operations.export.selection import ExportReport, Format, Selectio
 from projections.errors import InvalidInput, LedgerUnavailable, OperationFailed
 from projections.events import encode_event
 from projections.identity import START, Position
-from projections.schema import ABSTRACTED_FROM, EDGES, SIMILAR_TO, SUMMARY
+from projections.schema import (
+    ABSTRACTED_FROM,
+    DERIVED_FROM,
+    EDGES,
+    PARENT_SKILL,
+    SIMILAR_TO,
+    SUMMARY,
+)
 from tests.factories import event
 from tests.fakes.ledger import FakeLedger
 from tests.ledger_copies import exported, silent
@@ -314,8 +321,9 @@ def test_prov_json_is_one_document_of_named_things(world: World, tmp_path: Path)
     }
     assert named <= things
     counts = counted(world)
-    derived = counts[SIMILAR_TO.type] + counts[ABSTRACTED_FROM.type]
-    assert len(statements["wasDerivedFrom"]) == derived
+    rows = (SIMILAR_TO, ABSTRACTED_FROM, DERIVED_FROM, PARENT_SKILL)
+    assert all(counts[row.type] for row in rows)
+    assert len(statements["wasDerivedFrom"]) == sum(counts[row.type] for row in rows)
     mapped = sum(counts[name] for name, row in RELATIONS.items() if row and name in counts)
     generated = len(statements["wasGeneratedBy"]) + len(statements["wasAssociatedWith"])
     assert sum(map(len, statements.values())) - generated == mapped

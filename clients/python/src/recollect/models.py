@@ -494,6 +494,9 @@ class TraitItem(Answered):
     """Unless it is seen again."""
     event_ids: list[str]
     """That prove it, of the newest sessions first."""
+    part_of: str | None = None
+    """Of a skill: the name of the one that it is a part of, among the skills: what its tool
+    and others are called after, or all that are used together."""
 
 
 class SessionItem(Answered):
