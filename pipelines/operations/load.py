@@ -419,7 +419,7 @@ def fold_share(task: FoldTask, tell: Callable[[int], None]) -> Folded:
         def of_share(tenant: str) -> bool:
             return crc32(tenant.encode()) % task.shares == task.share
 
-    with Services(task.settings) as services:
+    with Services(task.settings, loads_models=False) as services:  # most often none has to run
         active = services.active()
         fold = LedgerFold(
             services.ledger,
