@@ -185,9 +185,7 @@ class LedgerFold:
                 stretch = checkpoint.partition, at.seq, checkpoint.seq
                 if stretch not in read:
                     read[stretch] = list(self._read(at, checkpoint))
-                self._fold(
-                    runner, read[stretch], checkpoint, dead=dead.get(runner.stage.name, {})
-                )
+                self._fold(runner, read[stretch], checkpoint, dead=dead.get(runner.stage.name, {}))
         self._bring_back()
         self._reached = wanted
 

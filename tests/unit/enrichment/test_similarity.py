@@ -172,7 +172,7 @@ def test_the_threshold_itself_is_not_alike(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_whole_numbers_are_kept_as_text() -> None:
     vector = np.array([1.0, -0.5, 0.25], "<f4").tobytes()
-    numbers = whole_numbers(vector)
+    (numbers,) = whole_numbers([vector])
     assert np.frombuffer(numbers, np.int8).tolist() == [127, -64, 32]
     assert from_text(as_text(numbers)) == numbers
     assert from_text("no such text") == b""
