@@ -299,12 +299,15 @@ class _Reads:
         self, type_: str, pairs: Iterable[Pair], properties: Sequence[str]
     ) -> list[FoundEdge]:
         key = EDGES[type_].key
-        copies = [
-            (source, target, [_sortable(values.get(name)) for name in key], label, values)
-            for source, label, target in pairs
-            for values in self._tables.pairs[type_].get((source, label, target), ())
-        ]
-        copies.sort(key=itemgetter(0, 1, 2))
+        table = self._tables.pairs[type_]
+        copies = []
+        for source, label, target in pairs:
+            parallel = table.get((source, label, target), ())
+            for values in parallel:
+                place = [_sortable(values.get(name)) for name in key] if len(parallel) > 1 else []
+                copies.append((source, target, place, label, values))
+        if len(copies) > 1:
+            copies.sort(key=itemgetter(0, 1, 2))
         return [
             FoundEdge(source, target, label, {name: values.get(name) for name in properties})
             for source, target, _, label, values in copies

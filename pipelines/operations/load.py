@@ -12,6 +12,7 @@ from __future__ import annotations
 import shutil
 import threading
 import time
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -467,7 +468,10 @@ def _adding(sums: Counter[str]) -> Callable[[str, FoundNode | FoundEdge], None]:
 
     def add(name: str, item: FoundNode | FoundEdge) -> None:
         if isinstance(item, FoundNode):
-            number = element_digest(name, *item.key, item.visible, *item.values.values())
+            values = dict(item.values)
+            if (vector := NODES[name].vector) is not None:
+                values[vector] = _numbers(values[vector])
+            number = element_digest(name, *item.key, item.visible, *values.values())
         else:
             number = element_digest(
                 name, item.source, item.target, item.label, *item.values.values()
@@ -475,3 +479,13 @@ def _adding(sums: Counter[str]) -> Callable[[str, FoundNode | FoundEdge], None]:
         sums[name] = (sums[name] + number) % MODULUS
 
     return add
+
+
+def _numbers(vector: Any) -> Any:
+    """A vector as its bytes, in half the time of its digits; anything else as it is.
+
+    In a dictionary, which no property is.
+    """
+    if isinstance(vector, tuple) and set(map(type, vector)) == {float}:
+        return {"": array("d", vector).tobytes().hex()}
+    return vector
