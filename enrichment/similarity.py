@@ -266,18 +266,18 @@ class EmbeddedEvents:
         at_once = max(1, _AT_ONCE // max(1, size - first))
         for begin in range(0, len(events), at_once):
             some = events[begin : begin + at_once]
-            asked = [n for n, one in enumerate(some) if len(one.numbers) == table.shape[1]]
+            fitting = [n for n, one in enumerate(some) if len(one.numbers) == table.shape[1]]
             alike = [_NONE] * len(some)
-            if asked and size > first:
-                told = np.frombuffer(b"".join(some[n].numbers for n in asked), np.int8)
-                questions = told.reshape(len(asked), -1)
+            if fitting and size > first:
+                told = np.frombuffer(b"".join(some[n].numbers for n in fitting), np.int8)
+                questions = told.reshape(len(fitting), -1)
                 cosines = vectors.cosines(table, questions, squares)
                 cosines[gone] = 0.0
                 which, rows = np.nonzero(cosines.T > THRESHOLD)
-                ends = np.searchsorted(which, np.arange(len(asked) + 1)).tolist()
-                for n, low, high in zip(asked, ends, ends[1:], strict=False):
-                    places = rows[low:high]
-                    alike[n] = places + first, cosines[places, which[low:high]]
+                ends = np.searchsorted(which, np.arange(len(fitting) + 1)).tolist()
+                for n, low, high in zip(fitting, ends, ends[1:], strict=False):
+                    among = rows[low:high]
+                    alike[n] = among + first, cosines[among, which[low:high]]
             yield from zip(some, alike, strict=True)
 
     # -- rows --------------------------------------------------------------------------------------

@@ -51,7 +51,7 @@ LOADING: Final = "loading the files"
 FILES_FROM: Final = 5_000
 """Entries from which on files pay: before, a second start of Java costs more than it saves."""
 MB: Final = 2**20
-BYTES_AN_EVENT: Final = 13_000
+BYTES_AN_EVENT: Final = 20_000
 """Of memory, while all stages of an event are folded."""
 PROCESS_MB: Final = 300
 """A folding process that has folded nothing."""

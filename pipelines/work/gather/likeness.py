@@ -25,7 +25,7 @@ from projections.operations import Key
 from projections.schema import EVENT, FORGOTTEN, SIMILAR_TO
 
 _HELD: Final = "similar"
-_AT_ONCE: Final = 1_000
+_TAKEN_IN: Final = 1_000
 """Events that are taken in at once."""
 _SHOWN: Final[Mapping[str, tuple[str, ...]]] = {
     FORGOTTEN.label: ("occurred_at", "user_id", "vector"),
@@ -150,7 +150,7 @@ class Likeness:
         place = graph.feed()
         for label, shown in _SHOWN.items():
             nodes = cast(Iterator[FoundNode], graph.stream(label, shown))
-            while some := list(islice(nodes, _AT_ONCE)):
+            while some := list(islice(nodes, _TAKEN_IN)):
                 self._put(_events_of(label, some))
         self._place = place
 
