@@ -203,8 +203,12 @@ _DASHES = dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2212\ufe58\ufe
 _APOSTROPHES = dict.fromkeys(map(ord, "\u2018\u2019\u02bc\u2032\uff07`\u00b4"), "'")
 
 
+_TYPOGRAPHY = _DASHES | _APOSTROPHES
+
+
+@lru_cache(maxsize=8_192)
 def _typography(name: str) -> str:
-    return name.translate(_DASHES | _APOSTROPHES)
+    return name.translate(_TYPOGRAPHY)
 
 
 _COMPANY_FORMS = word_set(

@@ -19,7 +19,7 @@ as many from later ones as have it among theirs.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -40,6 +40,11 @@ Array = NDArray[Any]
 _FIRST_ROWS: Final = 64
 _NOBODY: Final = 0
 _UNKNOWN: Final = -1
+_Alike = tuple[Array, Array]
+"""Rows above the threshold, and their cosines."""
+_NONE: Final[_Alike] = (np.zeros(0, np.intp), np.zeros(0))
+_AT_ONCE: Final = 1_000_000
+"""Cosines that are computed at once, 8 bytes each."""
 _NO_FLOOR: Final = (-1.0, np.iinfo(np.int64).min)
 
 
@@ -94,26 +99,30 @@ class EmbeddedEvents:
         self._floor_at: Array = np.zeros(0, np.int64)
         self._remembered: OrderedDict[str, _Remembered] = OrderedDict()
 
-    def put(self, event: Embedded) -> None:
-        """Take an event in, or what it says now."""
-        if self.holds(event):
+    def put(self, *events: Embedded) -> None:
+        """Take events in, or what they say now."""
+        fresh = {event.event_id: event for event in events if not self.holds(event)}
+        if not fresh:
             return
-        self.drop(event.event_id)
-        row = len(self._ids)
-        self._make_room(len(event.numbers))
-        self._ids.append(event.event_id)
-        self._rows[event.event_id] = row
-        self._numbers[row] = np.frombuffer(event.numbers, np.int8)
-        self._squares[row] = vectors.squares_of(self._numbers[row : row + 1])[0]
-        self._at[row] = event.at_ms
-        self._user[row] = self._users.setdefault(event.user_id, len(self._users))
-        if len(self._names) < len(self._users):
-            self._names.append(event.user_id)
-        self._floor[row], self._floor_at[row] = _NO_FLOOR
-        remembered = self._remembered.get(event.event_id)
-        # it was looked for before it was committed
-        if remembered is not None and remembered.event == event:
-            self._raise_floor(row, remembered.near)
+        for event_id in fresh:
+            self.drop(event_id)
+        numbers = np.frombuffer(b"".join(e.numbers for e in fresh.values()), np.int8)
+        first, last = len(self._ids), len(self._ids) + len(fresh)
+        self._make_room(len(numbers) // len(fresh), last)
+        self._numbers[first:last] = numbers.reshape(len(fresh), -1)
+        self._squares[first:last] = vectors.squares_of(self._numbers[first:last])
+        self._at[first:last] = [event.at_ms for event in fresh.values()]
+        self._floor[first:last], self._floor_at[first:last] = _NO_FLOOR
+        for row, event in enumerate(fresh.values(), first):
+            self._ids.append(event.event_id)
+            self._rows[event.event_id] = row
+            self._user[row] = self._users.setdefault(event.user_id, len(self._users))
+            if len(self._names) < len(self._users):
+                self._names.append(event.user_id)
+            remembered = self._remembered.get(event.event_id)
+            # it was looked for before it was committed
+            if remembered is not None and remembered.event == event:
+                self._raise_floor(row, remembered.near)
 
     def drop(self, event_id: str) -> None:
         """Leave an event out, if it is there: whoever was like it may be like others now."""
@@ -149,50 +158,47 @@ class EmbeddedEvents:
             nearest it may change, and of each that a member of it is among the nearest of.
         """
         fresh = EmbeddedEvents()
-        for event in batch:
-            if not self.holds(event):
-                fresh.put(event)
+        fresh.put(*(event for event in batch if not self.holds(event)))
         changed = [self._rows[key] for key in (*fresh._ids, *silent) if key in self._rows]
         concerned: dict[str, Embedded] = {}
         near: dict[Embedded, list[Near]] = {}
-        for event in batch:
-            cosines = self._cosines(event, without=changed)
-            near[event] = self._nearest(event, without=changed, cosines=cosines)
-            for row in self._later(event, cosines, anew=bool(changed)):
+        for event, alike in self._compared(batch, without=changed):
+            near[event] = self._nearest(event, without=changed, alike=alike)
+            for row in self._later(event, alike, anew=bool(changed)):
                 concerned[self._ids[row]] = self._event(row)
-        for event in map(self._event, changed):
-            cosines = self._cosines(event, without=changed)
-            for row in self._later(event, cosines, anew=True):
+        for event, alike in self._compared([*map(self._event, changed)], without=changed):
+            for row in self._later(event, alike, anew=True):
                 concerned[self._ids[row]] = self._event(row)
         for event in concerned.values():
             if event not in near:
                 near[event] = self._nearest(event, without=changed)
-        return {
-            event: sorted([*some, *fresh._best(event)], reverse=True)[:CAP]
-            for event, some in near.items()
-        }
+        for event, alike in fresh._compared([*near]):
+            near[event] = sorted([*near[event], *fresh._best(event, alike)], reverse=True)[:CAP]
+        return near
 
     # -- what is compared --------------------------------------------------------------------------
 
     def _nearest(
-        self, event: Embedded, without: Sequence[int], cosines: Array | None = None
+        self, event: Embedded, without: Sequence[int], alike: _Alike | None = None
     ) -> list[Near]:
         """The best before an event; what was found before is not looked for again.
 
         Args:
             event: the event.
             without: rows that do not count.
-            cosines: with all rows, if they are at hand.
+            alike: of all rows, if they are at hand.
         """
         if without:
-            return self._best(event, cosines=cosines, without=without)
+            return self._best(event, alike or self._alike(event, without=without))
         size = len(self._ids)
         remembered = self._remembered.pop(event.event_id, None)
         if remembered is None or remembered.event != event:
-            near = self._best(event, cosines=cosines)
-        else:
-            added = self._best(event, remembered.size) if remembered.size < size else []
+            near = self._best(event, alike or self._alike(event))
+        elif remembered.size < size:
+            added = self._best(event, self._alike(event, remembered.size))
             near = sorted([*remembered.near, *added], reverse=True)[:CAP]
+        else:
+            near = remembered.near
         self._remembered[event.event_id] = _Remembered(event, size, near)
         if len(self._remembered) > REMEMBERED:
             self._remembered.popitem(last=False)
@@ -200,19 +206,11 @@ class EmbeddedEvents:
             self._raise_floor(self._rows[event.event_id], near)
         return near
 
-    def _best(
-        self,
-        event: Embedded,
-        first: int = 0,
-        *,
-        cosines: Array | None = None,
-        without: Sequence[int] = (),
-    ) -> list[Near]:
-        """At most `CAP` before an event, of the rows from `first` on; the nearest first."""
-        if cosines is None:
-            cosines = self._cosines(event, first, without)
-        places = np.flatnonzero(cosines > THRESHOLD)
-        cosines, rows = cosines[places], places + first
+    def _best(self, event: Embedded, alike: _Alike) -> list[Near]:
+        """At most `CAP` before an event, of rows that are like it; the nearest first."""
+        rows, cosines = alike
+        if not len(rows):
+            return []
         users, at = self._user[rows], self._at[rows]
         theirs = (users == _NOBODY) | (users == self._users.get(event.user_id, _UNKNOWN))
         counts = theirs & (at <= event.at_ms)
@@ -228,16 +226,17 @@ class EmbeddedEvents:
                 near.append(other)
         return sorted(near, reverse=True)[:CAP]
 
-    def _later(self, event: Embedded, cosines: Array, *, anew: bool) -> list[int]:
+    def _later(self, event: Embedded, alike: _Alike, *, anew: bool) -> list[int]:
         """Rows of the events behind one that it may be among the nearest of.
 
         Args:
             event: the event.
-            cosines: with all rows.
+            alike: of all rows.
             anew: whether others leave, so that less may be enough.
         """
-        rows = np.flatnonzero(cosines > THRESHOLD)
-        cosines = cosines[rows]
+        rows, cosines = alike
+        if not len(rows):
+            return []
         user = self._users.get(event.user_id, _UNKNOWN)
         counts = self._at[rows] >= event.at_ms
         if user != _NOBODY:
@@ -248,16 +247,38 @@ class EmbeddedEvents:
         later: list[int] = rows[counts].tolist()
         return [row for row in later if event.link < (int(self._at[row]), self._ids[row])]
 
-    def _cosines(self, event: Embedded, first: int = 0, without: Sequence[int] = ()) -> Array:
-        """Of an event with the rows from `first` on; 0 with those that do not count."""
+    def _alike(self, event: Embedded, first: int = 0, without: Sequence[int] = ()) -> _Alike:
+        """The rows from `first` on that are like an event, without those that do not count."""
+        ((_, alike),) = self._compared([event], first, without)
+        return alike
+
+    def _compared(
+        self, events: Sequence[Embedded], first: int = 0, without: Sequence[int] = ()
+    ) -> Iterator[tuple[Embedded, _Alike]]:
+        """Events in their order, each with the rows from `first` on that are like it.
+
+        So many are compared at once as bounded memory allows: one by one, most of the time would
+        go into calls.
+        """
         size = len(self._ids)
-        numbers = np.frombuffer(event.numbers, np.int8)
-        if first >= size or len(numbers) != self._numbers.shape[1]:
-            return np.zeros(max(0, size - first))
         table, squares = self._numbers[first:size], self._squares[first:size]
-        cosines: Array = vectors.cosines(table, numbers[None, :], squares).ravel()
-        cosines[[row - first for row in without if row >= first]] = 0.0
-        return cosines
+        gone = [row - first for row in without if row >= first]
+        at_once = max(1, _AT_ONCE // max(1, size - first))
+        for begin in range(0, len(events), at_once):
+            some = events[begin : begin + at_once]
+            fitting = [n for n, one in enumerate(some) if len(one.numbers) == table.shape[1]]
+            alike = [_NONE] * len(some)
+            if fitting and size > first:
+                told = np.frombuffer(b"".join(some[n].numbers for n in fitting), np.int8)
+                questions = told.reshape(len(fitting), -1)
+                cosines = vectors.cosines(table, questions, squares)
+                cosines[gone] = 0.0
+                which, rows = np.nonzero(cosines.T > THRESHOLD)
+                ends = np.searchsorted(which, np.arange(len(fitting) + 1)).tolist()
+                for n, low, high in zip(fitting, ends, ends[1:], strict=False):
+                    among = rows[low:high]
+                    alike[n] = among + first, cosines[among, which[low:high]]
+            yield from zip(some, alike, strict=True)
 
     # -- rows --------------------------------------------------------------------------------------
 
@@ -273,11 +294,11 @@ class EmbeddedEvents:
         if len(near) == CAP:
             self._floor[row], self._floor_at[row] = near[-1][:2]
 
-    def _make_room(self, dimensions: int) -> None:
+    def _make_room(self, dimensions: int, size: int) -> None:
         if not self._ids:
-            self._numbers = np.zeros((0, dimensions), np.int8)
-        if len(self._ids) == len(self._at):
-            more = max(_FIRST_ROWS, len(self._ids))
+            self._numbers = np.zeros((len(self._at), dimensions), np.int8)
+        if size > len(self._at):
+            more = max(_FIRST_ROWS, len(self._at), size - len(self._at))
             self._numbers = np.concatenate([self._numbers, np.zeros((more, dimensions), np.int8)])
             for name in ("_squares", "_at", "_user", "_floor", "_floor_at"):
                 column = getattr(self, name)

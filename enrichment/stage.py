@@ -383,13 +383,14 @@ def _event_operations(derived: Derived, entities: _Entities) -> Iterable[Operati
 
 def _tombstone(derived: Derived) -> MergeNode:
     """What a tombstone tells of its event, where it does not tell it yet."""
+    spoken = [] if derived.embedding is None else whole_numbers([derived.embedding])
     values = {
         "session_id": derived.event.session_id,
         "user_id": derived.event.user_id,
         "occurred_at": derived.event.occurred_at_ms,
         "importance_score": derived.importance,
         "summary_id": None,
-        "vector": None if derived.embedding is None else as_text(whole_numbers(derived.embedding)),
+        "vector": as_text(*spoken) if spoken else None,
     }
     return MergeNode(label=FORGOTTEN.label, key=derived.event.key, values=values)
 

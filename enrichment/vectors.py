@@ -114,14 +114,15 @@ def vector_of(data: bytes | None) -> list[float] | None:
     return numbers
 
 
-def whole_numbers(vector: bytes) -> bytes:
-    """The whole numbers of a vector, a signed byte each.
+def whole_numbers(vectors: Sequence[bytes]) -> list[bytes]:
+    """The whole numbers of vectors, a signed byte each.
 
     Args:
-        vector: little-endian float32, as `unpack` gives it.
+        vectors: little-endian float32, as `unpack` gives them.
     """
-    numbers: bytes = levels([vector])[0].astype("i1").tobytes()
-    return numbers
+    if len({len(vector) for vector in vectors}) != 1:
+        return [numbers for vector in vectors for numbers in whole_numbers([vector])]
+    return [row.tobytes() for row in levels(vectors).astype("i1")]
 
 
 def as_text(numbers: bytes) -> str:
@@ -131,7 +132,9 @@ def as_text(numbers: bytes) -> str:
 
 def kept_text(vector: Sequence[float] | None) -> str | None:
     """Whole numbers, as such a property, of a vector as the graph holds it."""
-    return None if vector is None else as_text(whole_numbers(np.array(vector, "<f4").tobytes()))
+    if vector is None:
+        return None
+    return as_text(*whole_numbers([np.array(vector, "<f4").tobytes()]))
 
 
 def from_text(text: str) -> bytes:

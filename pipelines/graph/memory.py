@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from heapq import nsmallest
 from itertools import islice
 from operator import itemgetter
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import numpy
 import numpy.typing
@@ -299,12 +299,15 @@ class _Reads:
         self, type_: str, pairs: Iterable[Pair], properties: Sequence[str]
     ) -> list[FoundEdge]:
         key = EDGES[type_].key
-        copies = [
-            (source, target, [_sortable(values.get(name)) for name in key], label, values)
-            for source, label, target in pairs
-            for values in self._tables.pairs[type_].get((source, label, target), ())
-        ]
-        copies.sort(key=itemgetter(0, 1, 2))
+        table = self._tables.pairs[type_]
+        copies = []
+        for source, label, target in pairs:
+            parallel = table.get((source, label, target), ())
+            for values in parallel:
+                place = [_sortable(values.get(name)) for name in key] if len(parallel) > 1 else []
+                copies.append((source, target, place, label, values))
+        if len(copies) > 1:
+            copies.sort(key=itemgetter(0, 1, 2))
         return [
             FoundEdge(source, target, label, {name: values.get(name) for name in properties})
             for source, target, _, label, values in copies
@@ -504,19 +507,24 @@ class MemoryTransaction(_Reads):
         held = _key_values(row, key) if node is None else node.values
         earlier = row.earliest_by is None or _is_earlier(row.earliest_by, values, held)
         merged = dict(held)
+        special = _merges(row)
         for name, value in values.items():
-            merge = _merges(row)[name]
-            old = held.get(name)
-            if merge is Merge.EARLIEST and not earlier:
-                continue
-            if merge is Merge.LATEST and old is not None and (value is None or old >= value):
-                continue
-            if merge is Merge.KEPT and old is not None:
-                continue
-            merged[name] = _stored(label, name, value)
+            merge = special.get(name)
+            if merge is not None:
+                old = held.get(name)
+                if merge is Merge.EARLIEST and not earlier:
+                    continue
+                if merge is Merge.LATEST and old is not None and (value is None or old >= value):
+                    continue
+                if merge is Merge.KEPT and old is not None:
+                    continue
+            if value is None:
+                merged.pop(name, None)
+            else:
+                merged[name] = _frozen(value) if name != row.vector else _stored(label, name, value)
         if any(name in values for name in row.fulltext):
             merged[TENANT_TERM] = tenant_term(key[row.key.index("tenant")])
-        self._tables.put_node(label, key, StoredNode(_kept(merged), visible=True))
+        self._tables.put_node(label, key, StoredNode(merged, visible=True))
 
     def _decide(self, label: str, key: Key, name: str, value: Any, position: Position) -> None:
         self._ensure(label, key)
@@ -545,7 +553,11 @@ class MemoryTransaction(_Reads):
         if not self._has_ends(edge.type, pair):
             return
         values = {name: _frozen(value) for name, value in edge.values.items()}
-        copies = list(self._tables.pairs[edge.type].get(pair, ()))
+        held = self._tables.pairs[edge.type].get(pair)
+        if held is None:
+            self._tables.put_pair(edge.type, pair, (_kept(values),))
+            return
+        copies = list(held)
         same = [n for n, copy in enumerate(copies) if _has(copy, row.key, values)]
         if not same:
             copies.append(_kept(values))
@@ -745,7 +757,7 @@ def _shown(label: str, key: Key, node: StoredNode, properties: Sequence[str]) ->
     vector = NODES[label].vector if label in NODES else None
     values = {name: node.values.get(name) for name in properties}
     if vector is not None and values.get(vector) is not None:
-        values[vector] = tuple(map(float, node.values[vector]))
+        values[vector] = tuple(node.values[vector].tolist())
     return FoundNode(key, node.visible, values, len(node.values) == len(key))
 
 
@@ -769,12 +781,14 @@ def _key_values(row: NodeRow, key: Key) -> Values:
     return dict(zip(row.key, key, strict=True))
 
 
+_SPECIAL: Final = (Merge.EARLIEST, Merge.LATEST, Merge.KEPT)
 _MERGES: dict[str, dict[str, Merge]] = {}
 
 
 def _merges(row: NodeRow) -> dict[str, Merge]:
+    """How those properties are merged of which not simply the last value stays."""
     if row.label not in _MERGES:
-        _MERGES[row.label] = {p.name: p.merge for p in row.properties}
+        _MERGES[row.label] = {p.name: p.merge for p in row.properties if p.merge in _SPECIAL}
     return _MERGES[row.label]
 
 

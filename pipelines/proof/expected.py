@@ -96,6 +96,10 @@ class _QuietRunner(Runner):
     def _note_dead_letter(self, entry: Entry, reason: str) -> None:
         pass
 
+    def _follows(self, start: Checkpoint, entries: Sequence[Entry]) -> bool:
+        """Entries of other tenants may be left out, but for the last."""
+        return start.seq < entries[0].seq
+
 
 class LedgerFold:
     """The ledger folded into memory, as far as another graph has come.
@@ -168,6 +172,7 @@ class LedgerFold:
         self._total = sum(one.seq for one in to)
         dead = _dead_letters(shown, self._tenants)
         self._shown = shown
+        read: dict[tuple[int, int, int], list[list[Entry]]] = {}
         for runner in self._runners:
             self._replay(runner, dead.get(runner.stage.name, {}))
             mine = [one for one in to if one.stage == runner.stage.name]
@@ -176,7 +181,11 @@ class LedgerFold:
             if mine:
                 runner.prepare(1 + max(one.partition for one in mine))
             for checkpoint in mine:
-                self._fold(runner, checkpoint, dead.get(runner.stage.name, {}))
+                at = runner.checkpoint(checkpoint.partition)
+                stretch = checkpoint.partition, at.seq, checkpoint.seq
+                if stretch not in read:
+                    read[stretch] = list(self._read(at, checkpoint))
+                self._fold(runner, read[stretch], checkpoint, dead=dead.get(runner.stage.name, {}))
         self._bring_back()
         self._reached = wanted
 
@@ -184,24 +193,56 @@ class LedgerFold:
         before = self._reached[key]
         return now is None or now.seq < before.seq or now.generation != before.generation
 
-    def _fold(
-        self, runner: Runner, to: Checkpoint, dead: Mapping[Place, Mapping[str, Any]]
-    ) -> None:
-        at = runner.checkpoint(to.partition)
-        while at.seq < to.seq:
-            entries = self._ledger.read(
-                to.partition, at.position, BLOCK, to.position, after_seq=at.seq
-            )
+    def _read(self, at: Checkpoint, to: Checkpoint) -> Iterator[list[Entry]]:
+        """Entries behind one checkpoint, up to another, read once for all stages.
+
+        Those of other tenants are left out, but for the last of each list.
+        """
+        chosen: list[Entry] = []
+        position, seq = at.position, at.seq
+        while seq < to.seq:
+            entries = self._ledger.read(to.partition, position, BLOCK, to.position, after_seq=seq)
+            if [one.seq for one in entries] != list(range(seq + 1, seq + 1 + len(entries))):
+                break
             if not entries:
                 break
+            last = entries[-1]
+            position, seq = last.position, last.seq
+            chosen += [one for one in entries if one is last or self._is_wanted(one)]
+            if len(chosen) >= BLOCK or seq >= to.seq:
+                yield chosen
+                chosen = []
+            elif not self._is_wanted(last):
+                chosen.pop()
+        if chosen:
+            yield chosen
+
+    def _is_wanted(self, entry: Entry) -> bool:
+        """Whether an entry is of the tenants, or nobody can tell."""
+        if self._tenants is None or entry.fault:
+            return True
+        tenant = entry.tenant
+        return tenant is None or self._tenants(tenant)
+
+    def _fold(
+        self,
+        runner: Runner,
+        read: Sequence[Sequence[Entry]],
+        to: Checkpoint,
+        *,
+        dead: Mapping[Place, Mapping[str, Any]],
+    ) -> None:
+        at = runner.checkpoint(to.partition)
+        for entries in read:
             self._refuse_damage(entries, dead)
             for block in _split(entries, dead):
+                before = at.seq
                 letter = dead.get((block[0].partition, block[0].seq))
                 if letter is None:
                     at = runner.apply(Block(to.partition, tuple(block)))
                 else:
                     at = self._judge(runner, at, block[0], letter)
-                self.entries[runner.stage.name] += len(block)
+                self.entries[runner.stage.name] += at.seq - before
             done = min(sum(self.entries.values()), self._total)
             self._progress(done, self._total, f"folding {runner.stage.name} again")
         is_there = (at.seq, at.position, at.digest) == (to.seq, to.position, to.digest)

@@ -329,7 +329,7 @@ def _digest(graph: Graph, stage: str, members: Set[Member] | None, tenants: Tena
                     number += node_number(row, stage, node.key, node.values)
     for type_, edge_row in EDGES.items():
         if edge_row.written_by(stage):
-            names = [p.name for p in edge_row.properties]
+            names = tuple(p.name for p in edge_row.properties)
             for edge in cast(Iterator[FoundEdge], graph.stream(type_, names, tenants=tenants)):
                 if members is None or (edge_row.source, edge.source) in members:
                     number += edge_number_of(

@@ -17,6 +17,7 @@ import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from functools import cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
@@ -29,7 +30,7 @@ from pipelines.local.errand import Errand, take
 from projections.errors import RecollectError, UndecodableEntry
 from projections.events import is_system_event
 from projections.identity import Position, SessionKey
-from projections.schema import EVENT, Certainty, EdgeRow, NodeRow
+from projections.schema import EDGES, EVENT, NODES, Certainty, EdgeRow, NodeRow
 from projections.structural import direct_cause, event_node, stage_values
 
 if TYPE_CHECKING:
@@ -284,17 +285,24 @@ def edge_number(
     return element_digest(type_, *source, *target, *values)
 
 
-def digested(row: NodeRow | EdgeRow, stage: str) -> list[str]:
+def digested(row: NodeRow | EdgeRow, stage: str) -> tuple[str, ...]:
     """Names of what a digest covers of a row: exact values that a stage writes, in their order.
 
     Bookkeeping is left out, and so is where things stand in the ledger.
     """
-    if isinstance(row, NodeRow):
-        properties = () if row.operational else row.properties
-        return [p.name for p in properties if p.stage == stage and p.certainty in _EXACT]
+    name = row.label if isinstance(row, NodeRow) else row.type
+    return _digested(name, stage)
+
+
+@cache
+def _digested(name: str, stage: str) -> tuple[str, ...]:
+    if name in NODES:
+        properties = () if NODES[name].operational else NODES[name].properties
+        return tuple(p.name for p in properties if p.stage == stage and p.certainty in _EXACT)
+    row = EDGES[name]
     if row.certainty is Certainty.APPROXIMATE:
-        return []
-    return [p.name for p in row.carried(stage) if p.certainty in _EXACT]
+        return ()
+    return tuple(p.name for p in row.carried(stage) if p.certainty in _EXACT)
 
 
 def node_number(row: NodeRow, stage: str, key: Sequence[Any], values: Mapping[str, Any]) -> int:

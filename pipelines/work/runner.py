@@ -195,11 +195,15 @@ class Runner:
         start = self._known.get(block.partition)
         if start is None:
             start = self.retries.call(lambda: self.checkpoint(block.partition))
-        first = start.seq + 1
-        if [e.seq for e in block.entries] != list(range(first, first + len(block.entries))):
+        if not self._follows(start, block.entries):
             self._forget(start)
             raise self._fenced(start)
         return start
+
+    def _follows(self, start: Checkpoint, entries: Sequence[Entry]) -> bool:
+        """Whether entries stand right behind a checkpoint."""
+        first = start.seq + 1
+        return [e.seq for e in entries] == list(range(first, first + len(entries)))
 
     def _note_applied(self, block: Block, end: Checkpoint, begun: float) -> None:
         self._known[block.partition] = end

@@ -109,7 +109,7 @@ def _measured(graph: Neo4jGraph, vectors: Vectors) -> dict[str, Any]:
     events = likeness._tenants[DEFAULT_TENANT]
     rng = np.random.default_rng(29)
     made = [*_made_vectors(vectors[:AT_ONCE], QUERIES, seed=31)]
-    fresh = [whole_numbers(vector.tobytes()) for vector in np.concatenate(made)[:QUERIES]]
+    fresh = whole_numbers([vector.tobytes() for vector in np.concatenate(made)[:QUERIES]])
     latest = [Embedded(_name(size + n), size + n, None, numbers) for n, numbers in enumerate(fresh)]
     times = rng.choice(size, size=QUERIES).tolist()
     late = [one._replace(at_ms=at) for one, at in zip(latest, times, strict=True)]
@@ -140,7 +140,7 @@ def _bytes_an_event(vectors: Vectors) -> int:
     try:
         events = EmbeddedEvents()
         for n, vector in enumerate(vectors):
-            events.put(Embedded(_name(n), n, None, whole_numbers(vector.tobytes())))
+            events.put(Embedded(_name(n), n, None, *whole_numbers([vector.tobytes()])))
         return round(tracemalloc.get_traced_memory()[0] / len(vectors))
     finally:
         tracemalloc.stop()

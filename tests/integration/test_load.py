@@ -256,7 +256,7 @@ def test_files_are_for_large_ledgers(services: Services) -> None:
 
 
 @pytest.mark.parametrize(
-    ("entries", "memory_mb", "shares"), [(0, 3_000, 2), (100_000, 3_000, 2), (1_000_000, 3_000, 12)]
+    ("entries", "memory_mb", "shares"), [(0, 3_000, 2), (100_000, 3_000, 2), (1_000_000, 3_000, 16)]
 )
 def test_tenants_that_do_not_fit_together_are_folded_after_each_other(
     entries: int, memory_mb: int, shares: int

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection, Iterator, Sequence
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from enrichment.similarity import CAP
 from pipelines.graph.memory import MemoryGraph
 from pipelines.graph.rows import FoundEdge, FoundNode
+from pipelines.ledger.entries import Entry
 from pipelines.proof.expected import LedgerFold
 from pipelines.proof.proof import prove
 from pipelines.proof.report import ProofReport
@@ -19,9 +20,11 @@ from projections.identity import START
 from projections.operations import Key
 from projections.schema import DEAD_LETTER, DROPPED, EVENT, SIMILAR_TO
 from tests.factories import event_id
+from tests.fakes.ledger import FakeLedger
 from tests.graph_dump import dump
 from tests.proof_world import (
     IMPATIENT,
+    PARTITIONS,
     WordEmbedder,
     World,
     decisions,
@@ -155,6 +158,41 @@ def test_a_checkpoint_that_went_back_is_folded_from_the_start() -> None:
     world.take_in()
     assert proved(world, fold=fold).ok
     assert dump(world.graph).nodes.keys() == dump(folded).nodes.keys()
+
+
+class Counting(FakeLedger):
+    """Counts the entries that are read."""
+
+    reads = 0
+
+    def read(self, *given: Any, **named: Any) -> list[Entry]:
+        entries = super().read(*given, **named)
+        self.reads += len(entries)
+        return entries
+
+
+@pytest.mark.parametrize("block", [1, 4, 500])
+def test_folds_of_shares_read_the_ledger_once_each_and_make_the_whole(
+    monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
+    monkeypatch.setattr("pipelines.proof.expected.BLOCK", block)
+    ledger = Counting(partitions=PARTITIONS)
+    world = World(ledger=ledger)
+    tenants = [f"tenant-{n % 3}" for n in range(30)]
+    world.take_in(*(said(n, f"word {n % 7}", tenant=one) for n, one in enumerate(tenants, 1)))
+    ends = world.graph.checkpoints()
+    whole: dict[tuple[str, Key], Any] = {}
+    for tenant in sorted(set(tenants)):
+        ledger.reads = 0
+        fold = LedgerFold(ledger, stage_folds(ledger), policy=IMPATIENT, tenants=tenant.__eq__)
+        fold.advance(MemoryGraph(), ends)
+        assert len(tenants) == ledger.reads
+        assert ends == fold.graph.checkpoints()
+        assert [len(tenants)] * 3 == [*fold.entries.values()]
+        nodes = dump(fold.graph).nodes
+        assert {tenant} == {key[0] for label, key in nodes if label == EVENT.label}
+        whole |= nodes
+    assert dump(world.graph).nodes == whole
 
 
 def test_a_ledger_that_lost_entries_proves_nothing() -> None:

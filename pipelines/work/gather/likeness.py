@@ -9,8 +9,9 @@ transaction has at a time, so that two workers never miss each other's events.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from threading import Lock
-from typing import Any, Final, NamedTuple, cast
+from typing import Final, NamedTuple, cast
 
 import numpy
 
@@ -24,6 +25,8 @@ from projections.operations import Key
 from projections.schema import EVENT, FORGOTTEN, SIMILAR_TO
 
 _HELD: Final = "similar"
+_TAKEN_IN: Final = 1_000
+"""Events that are taken in at once."""
 _SHOWN: Final[Mapping[str, tuple[str, ...]]] = {
     FORGOTTEN.label: ("occurred_at", "user_id", "vector"),
     EVENT.label: ("occurred_at", "user_id", "embedding"),
@@ -81,7 +84,7 @@ class Likeness:
                 ids = (one.event.event_id for one in some if one.embedding is None)
                 silent = [event_id for event_id in ids if event_id in events]
                 near |= {(tenant, event_id): [] for event_id in silent}
-                alike = events.neighbours([*_embedded(some)], silent)
+                alike = events.neighbours(_embedded(some), silent)
                 near |= {(tenant, event.event_id): others for event, others in alike.items()}
         return _with_edges(transaction, near, {one.event.key for one in batch})
 
@@ -128,46 +131,57 @@ class Likeness:
     def _read(self, graph: Reads, keys: Collection[Key]) -> None:
         present: dict[Key, Embedded] = {}
         for label, shown in _SHOWN.items():
-            for node in graph.nodes(label, keys, shown).values():
-                if (event := _event_of(label, node)) is not None:
-                    present[node.key] = event
+            present |= _events_of(label, graph.nodes(label, keys, shown).values())
         for key in keys:
-            events = self._tenants.setdefault(key[0], EmbeddedEvents())
-            if key in present:
-                events.put(present[key])
-            else:
-                events.drop(key[1])
+            if key not in present and key[0] in self._tenants:
+                self._tenants[key[0]].drop(key[1])
+        self._put(present)
+
+    def _put(self, present: Mapping[Key, Embedded]) -> None:
+        tenants: dict[str, list[Embedded]] = {}
+        for key, event in present.items():
+            tenants.setdefault(key[0], []).append(event)
+        for tenant, events in tenants.items():
+            self._tenants.setdefault(tenant, EmbeddedEvents()).put(*events)
 
     def _load(self, graph: Graph) -> None:
         """Read everything anew."""
         self._place, self._tenants = None, {}
         place = graph.feed()
         for label, shown in _SHOWN.items():
-            for node in cast(Iterator[FoundNode], graph.stream(label, shown)):
-                if (event := _event_of(label, node)) is not None:
-                    self._tenants.setdefault(node.key[0], EmbeddedEvents()).put(event)
+            nodes = cast(Iterator[FoundNode], graph.stream(label, shown))
+            while some := list(islice(nodes, _TAKEN_IN)):
+                self._put(_events_of(label, some))
         self._place = place
 
 
-def _embedded(batch: Iterable[Derived]) -> Iterator[Embedded]:
-    for derived in batch:
-        event = derived.event
-        if derived.embedding is not None:
-            numbers = whole_numbers(derived.embedding)
-            yield Embedded(event.event_id, event.occurred_at_ms, event.user_id, numbers)
+def _embedded(batch: Iterable[Derived]) -> list[Embedded]:
+    spoken = [(one.event, one.embedding) for one in batch if one.embedding is not None]
+    numbers = whole_numbers([vector for _, vector in spoken])
+    return [
+        Embedded(event.event_id, event.occurred_at_ms, event.user_id, one)
+        for (event, _), one in zip(spoken, numbers, strict=True)
+    ]
 
 
-def _event_of(label: str, node: FoundNode) -> Embedded | None:
-    """An event as a node or a tombstone has it; None: it says nothing, or is not there."""
-    at_ms, user_id, vector = (node.values[name] for name in _SHOWN[label])
-    if not node.visible or not vector or at_ms is None:
-        return None
-    numbers = from_text(vector) if label == FORGOTTEN.label else _whole(vector)
-    return Embedded(node.key[1], at_ms, user_id, numbers)
-
-
-def _whole(vector: Sequence[Any]) -> bytes:
-    return whole_numbers(numpy.array(vector, "<f4").tobytes())
+def _events_of(label: str, nodes: Iterable[FoundNode]) -> dict[Key, Embedded]:
+    """Events as nodes or tombstones have them; without those that say nothing."""
+    told = {
+        node.key: (at_ms, user_id, vector)
+        for node in nodes
+        for at_ms, user_id, vector in [[node.values[name] for name in _SHOWN[label]]]
+        if node.visible and vector and at_ms is not None
+    }
+    spoken = [vector for *_, vector in told.values()]
+    numbers = (
+        map(from_text, spoken)
+        if label == FORGOTTEN.label
+        else whole_numbers([numpy.array(vector, "<f4").tobytes() for vector in spoken])
+    )
+    return {
+        key: Embedded(key[1], at_ms, user_id, one)
+        for (key, (at_ms, user_id, _)), one in zip(told.items(), numbers, strict=True)
+    }
 
 
 def _edges_before(

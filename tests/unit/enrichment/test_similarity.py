@@ -70,13 +70,15 @@ def ids(near: Sequence[Near]) -> list[str]:
     st.lists(st.integers(1, 5), min_size=30, max_size=30),
     st.sets(st.integers(0, 29), max_size=3),
     st.integers(2, 4),
+    st.integers(1, 60),
 )
 def test_the_nearest_do_not_depend_on_who_came_first(
-    among: list[Embedded], sizes: list[int], twice: set[int], most: int
+    among: list[Embedded], sizes: list[int], twice: set[int], most: int, at_once: int
 ) -> None:
     """Events come in blocks; some blocks are looked at and do not stay, some come twice."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(similarity, "CAP", most)
+        patched.setattr(similarity, "_AT_ONCE", at_once)
         held = EmbeddedEvents()
         shown: dict[str, list[str]] = {}
         left, number = list(among), 0
@@ -87,8 +89,7 @@ def test_the_nearest_do_not_depend_on_who_came_first(
                 held.neighbours([*left[:2], *block])
             for event, near in held.neighbours(block).items():
                 shown[event.event_id] = ids(near)
-            for event in block:
-                held.put(event)
+            held.put(*block)
             if number in twice:
                 again = held.neighbours(block)
                 assert all(shown[event.event_id] == ids(near) for event, near in again.items())
@@ -172,7 +173,7 @@ def test_the_threshold_itself_is_not_alike(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_whole_numbers_are_kept_as_text() -> None:
     vector = np.array([1.0, -0.5, 0.25], "<f4").tobytes()
-    numbers = whole_numbers(vector)
+    (numbers,) = whole_numbers([vector])
     assert np.frombuffer(numbers, np.int8).tolist() == [127, -64, 32]
     assert from_text(as_text(numbers)) == numbers
     assert from_text("no such text") == b""
