@@ -133,7 +133,11 @@ COMMANDS: dict[str, Listed] = {
         LOOKING,
         "Show what was ever said of an entity: what holds, and what no longer does.",
     ),
-    "user": Listed("users", LOOKING, "Show what is known of a user, and correct it."),
+    "user": Listed(
+        "users",
+        LOOKING,
+        "Show what is known of a user, correct it, and write all of it to a file.",
+    ),
     "tail": Listed("look", LOOKING, "Print events as the ledger takes them, until Ctrl-C."),
     "mcp": Listed(
         "models",

@@ -224,11 +224,15 @@ class _Work:
 
 
 def behind_of(api: RunningApi) -> dict[str, int]:
-    """How many entries each stage has not folded, as the API sees it."""
+    """How many entries each stage has not folded, as the API sees it.
+
+    Of several targets the one that is farthest behind: one that was read from before stands still.
+    """
     behind: dict[str, int] = {}
     for (name, labels), value in samples_of(api.metrics()).items():
         if name == LAG:
-            behind[dict(labels)["stage"]] = round(value)
+            stage = dict(labels)["stage"]
+            behind[stage] = max(behind.get(stage, 0), round(value))
     return behind
 
 
