@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from enrichment.clauses import speaker_party
 from enrichment.event_kinds import EventKind
@@ -23,6 +23,7 @@ from enrichment.grounded import is_protected
 from enrichment.names import MAX_FACTS, MAX_MENTIONS, SUBTYPES, SUMMARY_CHARACTERS, canonical_name
 from enrichment.ports import EventText
 from enrichment.prompts import (
+    AnswersTogether,
     Task,
     is_same,
 )
@@ -46,17 +47,6 @@ _FENCED = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 # As in `text.language_spans`: a value of less than four words is no sentence. `password: x` is not
 # sent, whether it was a field beside the words or a line of them.
 _FIELD = re.compile(r"^[^\s:]{1,121}:(?: \S+){0,3} *$", re.MULTILINE)
-
-
-class AnswersTogether(Protocol):
-    """A language model that answers many questions of its `tasks` at once."""
-
-    tasks: tuple[Task, ...]
-
-    def answers(
-        self, batch: Sequence[tuple[Task, Mapping[str, Any]]]
-    ) -> list[dict[str, Any] | None]:
-        """The validated answer to each question; None: degraded, or not one of its tasks."""
 
 
 def questions(derived: Derived, tasks: Collection[Task]) -> dict[Task, dict[str, Any]]:

@@ -20,8 +20,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
-from typing import Any, Final, Literal, NamedTuple, get_args
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple, Protocol, get_args
 
 import orjson
 
@@ -377,3 +377,14 @@ def _says(text: str, name: str) -> bool:
     """Whether the text has the name, as words and not as part of one."""
     plain = _plain(name)
     return bool(plain) and re.search(rf"(?<!\w){re.escape(plain)}(?!\w)", text) is not None
+
+
+class AnswersTogether(Protocol):
+    """A language model that answers many questions of its `tasks` at once."""
+
+    tasks: tuple[Task, ...]
+
+    def answers(
+        self, batch: Sequence[tuple[Task, Mapping[str, Any]]]
+    ) -> list[dict[str, Any] | None]:
+        """The validated answer to each question; None: degraded, or not one of its tasks."""

@@ -13,8 +13,7 @@ import structlog
 
 from consolidation.payloads import CommunityText
 from consolidation.wording import Summary, community_question, summary_question, worded
-from enrichment.model_answers import AnswersTogether
-from enrichment.prompts import WORDING, versions
+from enrichment.prompts import WORDING, AnswersTogether, versions
 from pipelines.observe import metrics
 
 _TOGETHER: Final = 4
