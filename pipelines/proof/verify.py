@@ -214,10 +214,17 @@ class _Proving:
         return [PROJECTION, *later_stages(begun)]
 
     def _refuse_loss(self) -> None:
-        for lost in self._services.ledger.missing_checkpoints(self._graph.checkpoints()):
-            raise GraphAhead(
-                partition=lost.partition, position=str(lost.position), reason="its entry is gone"
-            )
+        # While a worker commits, one property of a checkpoint may be read new and another old; what
+        # is lost is the same at a second look, for its worker has halted.
+        missing = self._services.ledger.missing_checkpoints
+        seen = missing(self._graph.checkpoints())
+        for lost in missing(self._graph.checkpoints()) if seen else ():
+            if lost in seen:
+                raise GraphAhead(
+                    partition=lost.partition,
+                    position=str(lost.position),
+                    reason="its entry is gone",
+                )
 
     def _fold(self, stages: list[Stage]) -> LedgerFold:
         attempts = self._services.settings.max_attempts  # as the workers' dead letters say

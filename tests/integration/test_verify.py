@@ -5,15 +5,17 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
 
 from pipelines.proof.report import ProofReport
 from pipelines.proof.sums import digest_text
-from projections.errors import EntryHeldOut, FoldVersionMismatch
+from projections.errors import EntryHeldOut, FoldVersionMismatch, GraphAhead
 from projections.events import Event, event_partition
 from projections.identity import START
+from projections.operations import Checkpoint
 from projections.schema import CAUSED_BY, EVENT, FOLLOWS, PLACEHOLDER, Kind
 from tests.factories import event, event_id, full_event, sessions
 from tests.integration.stack import Ingest, Proven, Stack, keys_of
@@ -256,6 +258,31 @@ def test_tampering_is_named_and_mended(proven: Proven, name: str) -> None:
         assert not beside
 
     assert proven.mend().waiting_parents == WAITING
+
+
+@pytest.mark.parametrize("times", [1, 100])
+def test_a_checkpoint_read_while_it_is_written_is_no_loss(
+    projected: Stack, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    """One property of it may be read new, and another old; what is lost stays lost."""
+    graph = type(projected.graph)
+    whole = graph.checkpoints
+    torn: list[int] = []
+
+    def half_written(self: Any, stage: str | None = None) -> list[Checkpoint]:
+        first, *others = whole(self, stage)
+        if stage is None and len(torn) < times:
+            torn.append(first.seq)
+            first = replace(first, seq=first.seq + 1)
+        return [first, *others]
+
+    monkeypatch.setattr(graph, "checkpoints", half_written)
+    if times == 1:
+        assert projected.verify().ok
+        assert torn
+    else:
+        with pytest.raises(GraphAhead):
+            projected.verify()
 
 
 def test_the_untouched_graph_is_right(projected: Stack) -> None:
