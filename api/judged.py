@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from api.record_values import counted, value_of
+from api.record_values import counted, summary_of, value_of
 from api.retrieval.intent import PERSONAL
 from api.retrieval.narrative import AnswerHead
 from api.retrieval.plan import Operator
@@ -67,6 +67,8 @@ def answer_of(story: StoryAnswer, response: AtlasResponse, summary: str | None) 
     events = {node.node_id: node for node in response.nodes if node.type == EVENT.label}
     if value is None and summary is not None:
         value = summary
+    if not story.decides and value is None:
+        evidence = list(events)[:1]
     if story.type == "count":
         value, evidence = counted(story, events)
     elif (value is None or story.plan.operator in _SAID_OF_WHOM) and (
@@ -75,19 +77,14 @@ def answer_of(story: StoryAnswer, response: AtlasResponse, summary: str | None) 
         value, evidence = recorded.value, list(dict.fromkeys((*recorded.evidence, *evidence)))
     if value is None and story.type == "list":
         shown = filter(None, (events.get(one) for one in evidence))
-        value = list(filter(None, map(_summary, shown)))
+        value = list(filter(None, map(summary_of, shown)))
     if value is None and evidence and (first := events.get(evidence[0])) is not None:
         told = [first]
         if story.plan.operator is Operator.CAUSE:
             told += _behind(first, events, response.edges)
         evidence = [*(node.node_id for node in told), *evidence[1:]]
-        value = " \u2190 ".join(filter(None, map(_summary, told))) or None
+        value = " \u2190 ".join(filter(None, map(summary_of, told))) or None
     return Answer(type=story.type, value=value, evidence=evidence[:MAX_EVIDENCE])
-
-
-def _summary(node: Node) -> str | None:
-    summary: str | None = node.attributes.get("summary")
-    return summary
 
 
 def _behind(head: Node, events: Mapping[str, Node], edges: Sequence[Edge]) -> list[Node]:
@@ -123,11 +120,11 @@ def answer_head(response: AtlasResponse) -> AnswerHead | None:
     if response.meta.plan is not None and response.meta.plan.operator in PERSONAL and answer.value:
         lines = list(zip(answer.value, answer.evidence, strict=False))
         return AnswerHead(None, bool(response.meta.answered), first, lines)
-    words = {_summary(node) for node in response.nodes if node.node_id == first}
+    words = {summary_of(node) for node in response.nodes if node.node_id == first}
     value: str | None = None
     if isinstance(answer.value, list):
         value = ", ".join(map(str, answer.value)) or NONE_KNOWN
-        if answer.value and {_summary(node) for node in response.nodes}.issuperset(answer.value):
+        if answer.value and {summary_of(node) for node in response.nodes}.issuperset(answer.value):
             value = None  # the events are told below
     elif answer.value is not None and answer.value not in words:
         value = str(answer.value)

@@ -209,7 +209,7 @@ def _said_by_a_person(plan: Plan, events: Events) -> Value | None:
     verb, *_ = [*plan.topic.split(), ""]
     stems = {stem_in(w) for w in words_in(plan.topic.lower()) if w not in STOP_WORDS}
     for node in islice(events.values(), _FIRST_EVENTS):
-        text = _summary(node)
+        text = summary_of(node)
         if node.attributes.get("kind") != EventKind.MESSAGE or not text or not verb:
             continue
         says = re.search(rf"\b(?:I|[Ww]e)(?:'ve|\s+\w+)?\s+{re.escape(verb)}\b", text)
@@ -245,7 +245,7 @@ def _records(plan: Plan, evidence: list[str], events: Events) -> Iterator[Node]:
         about = [
             node
             for node in events.values()
-            if all(one in (_summary(node) or "").lower() for one in identifiers)
+            if all(one in (summary_of(node) or "").lower() for one in identifiers)
         ]
     elif plan.operator in _OF_NEARLY:
         least = _NEARLY * first.scores.relevance_score
@@ -279,7 +279,7 @@ def _outcomes(events: Events) -> dict[str | None, Node]:
 
 
 def _fields_of(node: Node) -> Iterator[_Field]:
-    for part in (_summary(node) or "").split("; "):
+    for part in (summary_of(node) or "").split("; "):
         *_, name, value = ["", *part.split(": ")]  # the first stands behind the tool's name
         if words := tuple(words_in(name.lower().replace("_", " "))):
             yield _Field(node.node_id, words, value.strip())
@@ -289,7 +289,8 @@ def _whose(node: Node) -> tuple[Any, Any]:
     return node.attributes.get("tool_name"), node.provenance.session_id
 
 
-def _summary(node: Node) -> str | None:
+def summary_of(node: Node) -> str | None:
+    """What an event says, in a sentence."""
     summary: str | None = node.attributes.get("summary")
     return summary
 

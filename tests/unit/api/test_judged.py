@@ -168,3 +168,8 @@ def test_when_something_will_be_is_not_when_that_was_said() -> None:
         ("Since when is the limit 3?", False),
     ):
         assert plan_of(question, 0).ahead is ahead
+
+
+def test_where_stories_do_not_decide_the_first_event_that_is_shown_proves_it() -> None:
+    answer = answer_of(story("What was charged?", decides=False), response(), None)
+    assert (answer.evidence, answer.value) == (["reload"], "config.changed: limit 30 to 3")
