@@ -10,18 +10,13 @@ question gives; the block of intent `personalize`. Printed is which choices resp
 from __future__ import annotations
 
 import re
-import shutil
 import sys
-import tempfile
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import orjson
-
-from tests.bench.small import Edition
+from tests.bench.small import Edition, own_edition
 
 ARMS: Final[Mapping[str, Mapping[str, Any] | None]] = {
     "no memory": None,
@@ -201,22 +196,14 @@ def share(choices: Sequence[str]) -> float:
 
 def fill(edition: Edition) -> None:
     """Start an edition with all that was recorded, and one pass behind it."""
-    edition.run("up", "--small", "--detach")
-    recorded = edition.folder / "recorded.jsonl"
-    recorded.write_bytes(b"\n".join(map(orjson.dumps, events())))
-    edition.run("import", str(recorded), "--format", "events", "--wait")
+    edition.fill(events())
     edition.run("consolidate")
 
 
 def main() -> None:
-    folder = Path(tempfile.mkdtemp(prefix="rc-personal-", dir="/tmp"))
-    edition = Edition(folder)
-    try:
+    with own_edition("personal") as edition:
         fill(edition)
         choices = compared(edition)
-    finally:
-        edition.run("down")
-        shutil.rmtree(folder)
     for place, task in enumerate(TASKS):
         told = "  ".join(f"{arm}: {ways[place]}" for arm, ways in choices.items())
         sys.stdout.write(f"{task.words:52} right: {task.right:11} {told}\n")

@@ -15,13 +15,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
 from typing import Any, Final
 
 import httpx
+import orjson
 
 from pipelines.local.data_folder import read_holder
 from pipelines.local.processes import free_port
@@ -60,6 +61,13 @@ class Edition:
 
     def text(self, question: str, **fields: Any) -> str:
         return self._answer(question, fields, "text/markdown").text
+
+    def fill(self, envelopes: Iterable[Mapping[str, Any]]) -> None:
+        """Start it, and import events until they are folded."""
+        self.run("up", "--small", "--detach")
+        recorded = self.folder / "recorded.jsonl"
+        recorded.write_bytes(b"\n".join(map(orjson.dumps, envelopes)))
+        self.run("import", str(recorded), "--format", "events", "--wait")
 
     def read(self, path: str, **query: Any) -> Any:
         return self._send("GET", path, params=query).json()
@@ -151,17 +159,26 @@ def _wait_folded(edition: Edition) -> None:
     raise TimeoutError("not folded")
 
 
+@contextmanager
+def own_edition(name: str) -> Iterator[Edition]:
+    """A small edition in a folder that goes with it; not started yet."""
+    edition = Edition(Path(tempfile.mkdtemp(prefix=f"rc-{name}-", dir="/tmp")))
+    try:
+        yield edition
+    finally:
+        edition.run("down")
+        shutil.rmtree(edition.folder)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--events", type=int, default=0, help="beside the incident's 75")
     given = parser.parse_args()
-    folder = Path(tempfile.mkdtemp(prefix="rc-small-", dir="/tmp"))
-    edition = Edition(folder)
-    try:
+    with own_edition("small") as edition:
         _first_answer(edition)
         edition.run("import", str(INCIDENT))
         if given.events:
-            more = folder / "more.jsonl"
+            more = edition.folder / "more.jsonl"
             more.write_text("".join(_lines(given.events)), encoding="utf-8")
             edition.run("import", str(more), "--format", "events")
         _wait_folded(edition)
@@ -173,9 +190,6 @@ def main() -> None:
         edition.run("down")
         _say("again, on what is there:")
         _first_answer(edition)
-    finally:
-        edition.run("down")
-        shutil.rmtree(folder)
 
 
 def _lines(count: int) -> Iterator[str]:

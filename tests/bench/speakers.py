@@ -9,9 +9,7 @@ are habits. `--said` prints instead all that was said, to find what the pages mi
 from __future__ import annotations
 
 import argparse
-import shutil
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,7 +19,7 @@ import orjson
 
 from api.retrieval.narrative import one_line
 from projections.events import timestamp_ms, timestamp_text
-from tests.bench.small import Edition
+from tests.bench.small import own_edition
 
 KINDS: Final = ("facts", "wishes", "former", "patterns", "skills", "interests")
 _WEEK_MS: Final = 7 * 24 * 3_600_000
@@ -68,14 +66,9 @@ def main() -> None:
             when = f"{line['tenant']} {line['occurred_at'][:10]} {line['agent_id']}"
             sys.stdout.write(f"{when}: {said[line['event_id']]}\n")
         return
-    folder = Path(tempfile.mkdtemp(prefix="rc-speakers-", dir="/tmp"))
-    edition = Edition(folder)
-    try:
-        edition.run("up", "--small", "--detach")
-        events = folder / "events.jsonl"
-        now_ms = int((datetime.now(UTC) - timedelta(hours=1)).timestamp() * 1000)
-        events.write_bytes(b"\n".join(map(orjson.dumps, recorded(lines, now_ms))))
-        edition.run("import", str(events), "--format", "events", "--wait")
+    now_ms = int((datetime.now(UTC) - timedelta(hours=1)).timestamp() * 1000)
+    with own_edition("speakers") as edition:
+        edition.fill(recorded(lines, now_ms))
         edition.run("consolidate")
         for tenant, speaker in speakers:
             words = ("user", "show", speaker, "--tenant", tenant, "--limit", str(_PAGE), "--json")
@@ -85,9 +78,6 @@ def main() -> None:
                     sys.stdout.write(f"{tenant} {speaker} {kind[:-1]}: {text}\n")
                     for event_id in proofs:
                         sys.stdout.write(f"    {said.get(event_id, event_id)}\n")
-    finally:
-        edition.run("down")
-        shutil.rmtree(folder)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -11,11 +9,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import httpx
-import orjson
 import pytest
 
 from pipelines.local.data_folder import read_holder
-from tests.bench.small import Edition
+from tests.bench.small import Edition, own_edition
 
 pytestmark = pytest.mark.integration
 
@@ -79,17 +76,9 @@ WORDS: Final = {one["event_id"]: one["payload"].get("content", "") for one in re
 
 @pytest.fixture(scope="module")
 def edition() -> Iterator[Edition]:
-    folder = Path(tempfile.mkdtemp(prefix="rc-of-persons-", dir="/tmp"))
-    edition = Edition(folder)
-    try:
-        edition.run("up", "--small", "--detach")
-        path = folder / "recorded.jsonl"
-        path.write_bytes(b"\n".join(map(orjson.dumps, recorded())))
-        edition.run("import", str(path), "--format", "events", "--wait")
+    with own_edition("of-persons") as edition:
+        edition.fill(recorded())
         yield edition
-    finally:
-        edition.run("down")
-        shutil.rmtree(folder)
 
 
 def ranked(document: Any) -> list[str]:

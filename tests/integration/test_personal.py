@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,7 @@ from pipelines.local.data_folder import read_holder
 from projections.schema import ABOUT_PERSONS
 from recollect import Memory
 from tests.bench.personal import ORDERS, compared, events, fill, share
-from tests.bench.small import Edition
+from tests.bench.small import Edition, own_edition
 
 pytestmark = pytest.mark.integration
 
@@ -26,14 +24,9 @@ WORDS = {
 
 @pytest.fixture(scope="module")
 def edition() -> Iterator[Edition]:
-    folder = Path(tempfile.mkdtemp(prefix="rc-personal-", dir="/tmp"))
-    edition = Edition(folder)
-    try:
+    with own_edition("personal") as edition:
         fill(edition)
         yield edition
-    finally:
-        edition.run("down")
-        shutil.rmtree(folder)
 
 
 def lines(document: Any) -> list[tuple[str, str]]:

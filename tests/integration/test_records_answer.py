@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any, Final
 
-import orjson
 import pytest
 
-from tests.bench.small import Edition
+from tests.bench.small import Edition, own_edition
 
 pytestmark = pytest.mark.integration
 
@@ -126,18 +122,10 @@ def recorded() -> Iterator[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def edition() -> Iterator[Edition]:
-    folder = Path(tempfile.mkdtemp(prefix="rc-records-", dir="/tmp"))
-    edition = Edition(folder)
-    try:
-        edition.run("up", "--small", "--detach")
-        path = folder / "recorded.jsonl"
-        path.write_bytes(b"\n".join(map(orjson.dumps, recorded())))
-        edition.run("import", str(path), "--format", "events", "--wait")
+    with own_edition("records") as edition:
+        edition.fill(recorded())
         edition.run("consolidate")
         yield edition
-    finally:
-        edition.run("down")
-        shutil.rmtree(folder)
 
 
 @pytest.mark.parametrize(
