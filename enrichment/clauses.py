@@ -15,9 +15,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from enrichment.facts import Assertion, Mention, Party, fact_in_words, literal, named, party_of
+from enrichment.facts import Assertion, Mention, Party, literal, named, party_of
 from enrichment.names import LABELS, MAX_FACTS, MIN_NAME_CHARACTERS, EntityType, canonical_name
-from enrichment.persons import speaks_as_user
+from enrichment.persons import speaks_as_user, spoken_fact
 from enrichment.ports import Analysis, EventText, Token
 from enrichment.vocabulary import (
     ADJECTIVES,
@@ -50,7 +50,6 @@ from enrichment.vocabulary import (
     VOICELESS,
     Kind,
     Pattern,
-    edge_type_of,
     is_functional,
     person_relation,
     relation_name,
@@ -123,23 +122,15 @@ def text_facts(
         for fact in reader.facts(first, last):
             triples.setdefault(fact)
     return [
-        Assertion(
-            tenant=event.tenant,
-            source=source,
-            relation=relation,
-            edge_type=edge_type_of(relation),
-            target=target,
-            valid_from_ms=event.occurred_at_ms,
-            valid_to_ms=None,
-            confidence=PHRASE_CONFIDENCE if _is_phrase(source, target) else TEXT_CONFIDENCE,
-            fact=fact_in_words(source, relation, target),
-            source_kind="conversation",
-            status="staged",
-            user_id=event.user_id,
-            event_id=event.event_id,
-            ordinal=index,
+        spoken_fact(
+            event,
+            source,
+            relation,
+            target,
             position_ms=position_ms,
+            confidence=PHRASE_CONFIDENCE if _is_phrase(source, target) else TEXT_CONFIDENCE,
             functional=is_functional(relation, _is_single(relation, target)),
+            ordinal=index,
         )
         for index, (source, relation, target) in enumerate(list(triples)[:MAX_FACTS])
     ]

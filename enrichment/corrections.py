@@ -12,7 +12,7 @@ from typing import Final
 
 from enrichment.facts import Assertion, literal
 from enrichment.patterns import identifiers
-from enrichment.persons import said_of_themselves, speaker_of
+from enrichment.persons import speaker_of, spoken_fact
 from enrichment.ports import EventText
 from enrichment.vocabulary import is_functional
 from projections.events import Event
@@ -51,7 +51,7 @@ def corrected_facts(event: Event, text: EventText, *, position_ms: int) -> list[
     if target is None:
         return []
     return [
-        said_of_themselves(
+        spoken_fact(
             event,
             user,
             relation,

@@ -72,9 +72,9 @@ def speaker_of(event: Event, text: EventText) -> Party | None:
     return named(str(event.user_id), "user", exact=True) if says else None
 
 
-def said_of_themselves(
+def spoken_fact(
     event: Event,
-    user: Party,
+    source: Party,
     relation: str,
     target: Party,
     *,
@@ -83,11 +83,11 @@ def said_of_themselves(
     functional: bool,
     ordinal: int = 0,
 ) -> Assertion:
-    """A fact that a user states of themselves, in a message of theirs.
+    """A fact that a message states.
 
     Args:
         event: that states it.
-        user: whose it is.
+        source: whose it is.
         relation: of the fact.
         target: of the fact.
         position_ms: when the ledger took the event in.
@@ -97,14 +97,14 @@ def said_of_themselves(
     """
     return Assertion(
         tenant=event.tenant,
-        source=user,
+        source=source,
         relation=relation,
         edge_type=edge_type_of(relation),
         target=target,
         valid_from_ms=event.occurred_at_ms,
         valid_to_ms=None,
         confidence=confidence,
-        fact=fact_in_words(user, relation, target),
+        fact=fact_in_words(source, relation, target),
         source_kind="conversation",
         status="staged",
         user_id=event.user_id,

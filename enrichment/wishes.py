@@ -35,7 +35,7 @@ from typing import Final, NamedTuple
 from enrichment.facts import Assertion, Party, fact_in_words, literal
 from enrichment.names import MAX_FACT_CHARACTERS
 from enrichment.patterns import identifiers
-from enrichment.persons import said_of_themselves, speaker_of
+from enrichment.persons import speaker_of, spoken_fact
 from enrichment.ports import Analysis, EventText, Token
 from enrichment.vocabulary import NEGATIONS, READ_VERBS, word_set
 from enrichment.wish_forms import Sentence, in_general, lays_down, leads
@@ -114,7 +114,7 @@ def wish_facts(
             if target is not None:
                 stated.setdefault((relation, target), wish.is_anew)
     return [
-        said_of_themselves(
+        spoken_fact(
             event,
             user,
             relation,

@@ -181,13 +181,12 @@ def _saying(view: View, rows: Array, stems: Sequence[str]) -> Bits:
 def _told(view: View, rows: Array, question: ListAsked) -> Listed:
     events = view.tenant.events
     in_order = events.in_time(rows)[:: -1 if question.newest_first else 1]
-    if question.grouped != "tool":
-        in_order = in_order[events.table[question.grouped][in_order] != NOBODY]
     numbers = events.table[question.grouped][in_order]
     groups = Counter(numbers.tolist())
     groups.pop(NOBODY, None)
     if question.grouped != "tool":
-        _, first = numpy.unique(numbers, return_index=True)
+        in_order = in_order[numbers != NOBODY]
+        _, first = numpy.unique(numbers[numbers != NOBODY], return_index=True)
         first.sort()
         in_order = numpy.concatenate([in_order[first], numpy.delete(in_order, first)])
     at_ms = events.table["occurred_ms"][in_order]
