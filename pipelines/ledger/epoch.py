@@ -23,6 +23,7 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from importlib.resources import files
 from threading import Lock
 from time import monotonic
@@ -91,7 +92,8 @@ class Admission:
         keys: names of its keys.
         partitions: of the ledger.
         id_buckets: of the ledger's id index.
-        checkpoints: reads every checkpoint of every target; called once for each new process.
+        checkpoints: reads every checkpoint of every target; called for each new process, and again
+            where an entry is gone.
         archived: whether the archive has the entry that a checkpoint names; None: that one is not
             archived.
     """
@@ -262,8 +264,10 @@ class Admission:
         by_target = self._checkpoints()
         gone: dict[str, str] = {}
         for target, checkpoints in by_target.items():
+            again = partial(self._checkpoints_of, target)
+            lost = lost_checkpoints(self.missing, checkpoints, again)
             # The furthest first: it is the one that `recover` starts from.
-            for checkpoint in sorted(self.missing(checkpoints), key=_position, reverse=True):
+            for checkpoint in sorted(lost, key=_position, reverse=True):
                 field, value = _halt_field(target, checkpoint)
                 gone.setdefault(field, value)
         positions = [_position(checkpoint) for group in by_target.values() for checkpoint in group]
@@ -275,6 +279,9 @@ class Admission:
         script = _BEGIN_EPOCH.replace("@PREFIX@", self._keys.prefix)
         begun = self._redis.eval(script, 0, *arguments)
         return number + 1 if begun else 0
+
+    def _checkpoints_of(self, target: str) -> Sequence[Checkpoint]:
+        return self._checkpoints().get(target, ())
 
     def _last_positions(self) -> list[Position]:
         with self._redis.pipeline(transaction=False) as pipeline:
@@ -289,6 +296,26 @@ class Admission:
             .replace("@REPLICATION_ID@", process.replication_id)
             .replace("@BUCKETS@", str(self._id_buckets))
         )
+
+
+def lost_checkpoints(
+    missing: Callable[[Sequence[Checkpoint]], list[Checkpoint]],
+    checkpoints: Sequence[Checkpoint],
+    read_again: Callable[[], Sequence[Checkpoint]],
+) -> list[Checkpoint]:
+    """Checkpoints of a graph whose entry the ledger lost, at a second look too.
+
+    While a worker commits, one property of a checkpoint may be read new and another old, so that
+    it names no entry; one that is lost stays as it is, for its worker has halted.
+
+    Args:
+        missing: those whose entry the ledger does not hold.
+        checkpoints: of the graph.
+        read_again: reads them.
+    """
+    seen = missing(checkpoints)
+    again = missing(read_again()) if seen else []
+    return [checkpoint for checkpoint in again if checkpoint in seen]
 
 
 def _evicts(info: Mapping[str, Any]) -> str:

@@ -23,6 +23,7 @@ from typing import Any
 import structlog
 
 from pipelines.ledger.entries import Entry
+from pipelines.ledger.epoch import lost_checkpoints
 from pipelines.ledger.ledger import Tail
 from pipelines.ledger.rebuilds import Telling
 from pipelines.ledger.registry import Report, Target
@@ -393,11 +394,12 @@ class _Rebuild:
             )
             for stage in self.stages
         }
+        missing = self.ledger.missing_checkpoints
         resumable = (
             registered is not None
             and registered.state == "building"
             and all(self._made(c) for c in checkpoints)
-            and not self.ledger.missing_checkpoints(checkpoints)
+            and not lost_checkpoints(missing, checkpoints, self.graph.checkpoints)
         )
         if not resumable:
             self.graph.clear()

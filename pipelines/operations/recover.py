@@ -16,6 +16,7 @@ import structlog
 
 from pipelines.graph.rows import FoundNode
 from pipelines.ledger.entries import Entry
+from pipelines.ledger.epoch import lost_checkpoints
 from pipelines.ledger.registry import Target
 from pipelines.proof.report import ProofReport
 from pipelines.proof.verify import verify
@@ -121,16 +122,17 @@ def recover(services: Services, *, apply: bool, everything: bool = False) -> Rec
         LedgerUnavailable, GraphUnavailable: a service is away.
         OperationFailed: the gap could not be written into the ledger, or nothing would be left.
     """
-    ledger = services.ledger
+    ledger, missing = services.ledger, services.ledger.missing_checkpoints
     ledger.admit()
     report = RecoverReport()
     services.active()
     targets = services.targets.all()
     for target in targets:
-        checkpoints = services.graph(target).checkpoints()
+        graph = services.graph(target)
+        checkpoints = graph.checkpoints()
         gaps = [
             Gap(target.name, lost, _last_entry(services, lost))
-            for lost in ledger.missing_checkpoints(checkpoints)
+            for lost in lost_checkpoints(missing, checkpoints, graph.checkpoints)
         ]
         begun = sum(checkpoint.position != START for checkpoint in checkpoints)
         if gaps and begun == sum(gap.last is None for gap in gaps):

@@ -13,6 +13,7 @@ from typing import Final, Literal
 from pipelines.columns.client import ColumnsClient
 from pipelines.columns.records import Differing
 from pipelines.graph.held import is_in_memory
+from pipelines.ledger.epoch import lost_checkpoints
 from pipelines.ledger.registry import Target, verified
 from pipelines.proof.compare import Difference
 from pipelines.proof.expected import LedgerFold
@@ -214,17 +215,11 @@ class _Proving:
         return [PROJECTION, *later_stages(begun)]
 
     def _refuse_loss(self) -> None:
-        # While a worker commits, one property of a checkpoint may be read new and another old; what
-        # is lost is the same at a second look, for its worker has halted.
-        missing = self._services.ledger.missing_checkpoints
-        seen = missing(self._graph.checkpoints())
-        for lost in missing(self._graph.checkpoints()) if seen else ():
-            if lost in seen:
-                raise GraphAhead(
-                    partition=lost.partition,
-                    position=str(lost.position),
-                    reason="its entry is gone",
-                )
+        missing, read = self._services.ledger.missing_checkpoints, self._graph.checkpoints
+        for lost in lost_checkpoints(missing, read(), read):
+            raise GraphAhead(
+                partition=lost.partition, position=str(lost.position), reason="its entry is gone"
+            )
 
     def _fold(self, stages: list[Stage]) -> LedgerFold:
         attempts = self._services.settings.max_attempts  # as the workers' dead letters say

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any, Protocol
 
@@ -422,6 +423,19 @@ def test_a_partition_whose_checkpoint_is_lost_halts_alone(backend: Backend) -> N
             assert isinstance(outcome, Appended)
     assert list(ledger.halted()) == [lost]
     assert str(held["blue"][0].position) in ledger.halted()[lost]
+
+
+def test_a_checkpoint_read_while_it_is_written_halts_nothing(backend: Backend) -> None:
+    """One property of it may be read new, and another old."""
+    first = backend.ledger()
+    appended(first.append([numbered_event(number) for number in range(50)]))
+    (at, *others) = last_checkpoints(first)["blue"]
+    looks = [[replace(at, seq=at.seq + 1), *others], [at, *others]]
+    backend.change_process()
+    ledger = backend.ledger(checkpoints=lambda: {"blue": looks.pop(0) if looks else [at, *others]})
+    appended(ledger.append([numbered_event(number) for number in range(50, 90)]))
+    assert ledger.halted() == {}
+    assert looks == []
 
 
 def test_events_known_to_a_halted_partition_are_still_duplicates(backend: Backend) -> None:

@@ -6,10 +6,11 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from pipelines.ledger.damage import HeldOut
 from pipelines.ledger.entries import ALTERED, LOST, Entry, Fault
-from pipelines.ledger.epoch import ReadCheckpoints
+from pipelines.ledger.epoch import ReadCheckpoints, lost_checkpoints
 from pipelines.ledger.ledger import CLOCK_AHEAD_S, MAX_ENTRY_BYTES, Appended, Outcome, Tail
 from pipelines.ledger.vault import Vault
 from projections.errors import (
@@ -238,10 +239,14 @@ class FakeLedger:
                 return
             found: Mapping[str, Sequence[Checkpoint]] = self._checkpoints()
             for target, checkpoints in found.items():
-                for checkpoint in self.missing_checkpoints(checkpoints):
+                again = partial(self._checkpoints_of, target)
+                for checkpoint in lost_checkpoints(self.missing_checkpoints, checkpoints, again):
                     self.halt(target, checkpoint)
                 server.clock = max([server.clock, *(one.position for one in checkpoints)])
             server.admitted = server.process
+
+    def _checkpoints_of(self, target: str) -> Sequence[Checkpoint]:
+        return self._checkpoints().get(target, ())
 
     def halt(self, target: str, checkpoint: Checkpoint) -> None:
         position = str(checkpoint.position)
