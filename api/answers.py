@@ -10,7 +10,6 @@ import orjson
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from api.judged import answer_of, judged
 from api.read_schemas import GraphReadQuery, PageMeta, PageQuery, SubgraphQuery
 from api.retrieval.channels import Outcome, Subgraph
 from api.retrieval.intent import Intent, strongest_intent
@@ -31,6 +30,7 @@ from api.schemas import (
 )
 from api.services import ReadContext
 from api.stored_events import PROVENANCE
+from api.verdict import answer_of, judged
 from consolidation.decay import DECAY_WEIGHTS, HIGHEST_IMPORTANCE, DecayWeights, decay_score
 from enrichment.names import ACTIVE
 from pipelines.graph.reader import GraphEdge, GraphNode

@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import NamedTuple
 
-from pipelines.columns.door import ColumnsDoor
+from pipelines.columns.access import ColumnsAccess
 from pipelines.graph.client import Neo4jReader, connect_neo4j
-from pipelines.graph.held import is_in_memory, require_whole
+from pipelines.graph.memory_client import memory_graph
+from pipelines.graph.memory_graphs import is_in_memory, require_whole
 from pipelines.graph.reader import GraphReader
-from pipelines.graph.remote import memory_graph
 from pipelines.ledger.comparisons import Comparisons
 from pipelines.ledger.connect import connect_redis
 from pipelines.ledger.ledger import BesideRedis, Ledger
@@ -32,7 +32,7 @@ class OpenGraph(NamedTuple):
     """A graph that is read from: what is shown by its reader, what is found by its columns."""
 
     reader: GraphReader
-    columns: ColumnsDoor
+    columns: ColumnsAccess
     close: Callable[[], None]
 
 

@@ -32,16 +32,17 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from api.browse_schemas import DeadLettersRetried
+from api.connection_limits import server_config
 from api.connections import Connections, OpenGraph
 from api.dependencies import Keyring
-from api.edge import server_config
 from api.errors import (
     BodyLimit,
     RequestContext,
     install_problem_handlers,
 )
-from api.listening import check_settings, listening
-from api.mcp.door import Door
+from api.mcp.mount import Door
+from api.preflight import check_settings, listening
+from api.process_share import ALONE, Share
 from api.read_schemas import FactsQuery, FeedbackBody, SubgraphQuery
 from api.retrieval.answer import Retrieval
 from api.retrieval.channels import Notes
@@ -76,19 +77,18 @@ from api.schemas import (
     UserCorrection,
 )
 from api.services import Deadline, ReadContext, Services, clock_ms
-from api.share import ALONE, Share
 from api.watcher import Watch
 from api.why_schemas import WhyQuery
 from pipelines.columns.client import ColumnsClient
-from pipelines.columns.here import local_columns
+from pipelines.columns.in_process import local_columns
 from pipelines.graph.answers.reader import PortReader
 from pipelines.graph.client import Neo4jReader, connect_neo4j
-from pipelines.graph.held import is_in_memory
+from pipelines.graph.memory_client import memory_graph
+from pipelines.graph.memory_graphs import is_in_memory
 from pipelines.graph.reader import GraphRead
 from pipelines.graph.reads.entities import EntityReads
 from pipelines.graph.reads.facts import FactFilter, FactReads
 from pipelines.graph.reads.scope import operator_scope
-from pipelines.graph.remote import memory_graph
 from pipelines.graph.rows import RETRIEVED, wire_id
 from pipelines.ledger.registry import Target
 from pipelines.local.python_process import collect_rarely

@@ -17,19 +17,19 @@ from anyio import CapacityLimiter
 from api.access_log import AccessLog
 from api.caches import ResultCache
 from api.changes import LONGEST_BELL_MS, Changes
+from api.connection_limits import EdgeLimits
 from api.connections import Connections
-from api.edge import EdgeLimits
 from api.errors import ApiProblem
-from api.limits import Limits, StreamSlots
+from api.process_share import ALONE, Share
+from api.rate_limits import Limits, StreamSlots
 from api.retrieval.graph_scores import ActivationConfig
 from api.retrieval.intent import SeedRules
 from api.retrieval.policy import policy_of
-from api.share import ALONE, Share
 from api.shown_nodes import ShownNodes
 from api.watcher import Watch
 from consolidation.forgetting_payloads import FactKey
 from enrichment.payloads import offered_event
-from pipelines.columns.door import ColumnsDoor
+from pipelines.columns.access import ColumnsAccess
 from pipelines.columns.reads import ColumnReads
 from pipelines.graph.reader import GraphRead, GraphReader
 from pipelines.graph.reads.scope import Scope
@@ -345,7 +345,7 @@ class ReadContext(Generic[Q]):
         """Of the deployment."""
         return self.services.settings
 
-    def columns(self, columns: ColumnsDoor, timeout_ms: int | None = None) -> ColumnReads:
+    def columns(self, columns: ColumnsAccess, timeout_ms: int | None = None) -> ColumnReads:
         """The caller's questions to the columns, which know what was committed before the request.
 
         Args:

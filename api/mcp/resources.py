@@ -8,8 +8,8 @@ from urllib.parse import quote, unquote
 
 import orjson
 
-from api.mcp.asking import JSON_TYPE, MARKDOWN_TYPE, WAIT_MS, Unanswered
-from api.mcp.calling import EVENTS, Call
+from api.mcp.api_client import JSON_TYPE, MARKDOWN_TYPE, WAIT_MS, Unanswered
+from api.mcp.tool_call import EVENTS, Call
 
 SCHEME: Final = "recollect://"
 MAX_ID_CHARACTERS: Final = 1_600

@@ -38,10 +38,10 @@ from mcp_types import (
 )
 from pydantic import ValidationError
 
-from api.mcp.asking import MAX_RULES, Unanswered
-from api.mcp.calling import Call
+from api.mcp.api_client import MAX_RULES, Unanswered
 from api.mcp.prompts import PROMPTS, broken_rule, worded
 from api.mcp.resources import KINDS, SCHEME, NoSuchResource, read
+from api.mcp.tool_call import Call
 from api.mcp.tools import TOOLS, Row
 
 Context = ServerRequestContext[Any, Any]

@@ -13,9 +13,9 @@ import httpx2
 from mcp.server.stdio import stdio_server
 
 from api.dependencies import TENANT_HEADER
-from api.mcp.asking import TIMEOUTS, Asking, Defaults
-from api.mcp.calling import Call
+from api.mcp.api_client import TIMEOUTS, Asking, Defaults
 from api.mcp.server import Context, make_server
+from api.mcp.tool_call import Call
 
 
 def serve(url: str, key: str | None, tenant: str | None, defaults: Defaults) -> None:

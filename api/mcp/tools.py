@@ -8,9 +8,8 @@ from typing import Any, Final, NamedTuple
 from pydantic import BaseModel
 
 from api.mcp.arguments import Arguments, Untitled
-from api.mcp.calling import Call
-from api.mcp.knowing import FactsAnswer, FactsAsked, PersonAnswer, PersonAsked, facts, person
-from api.mcp.recalling import (
+from api.mcp.fact_tools import FactsAnswer, FactsAsked, PersonAnswer, PersonAsked, facts, person
+from api.mcp.read_tools import (
     Asked,
     Context,
     Explained,
@@ -29,7 +28,8 @@ from api.mcp.recalling import (
     timeline,
     why,
 )
-from api.mcp.remembering import (
+from api.mcp.tool_call import Call
+from api.mcp.write_tools import (
     Correct,
     ForgetMe,
     Remember,

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from api.connections import OpenGraph
 from api.read_schemas import SubgraphQuery
+from api.retrieval.answering import told
 from api.retrieval.channels import Outcome, Subgraph, Work, run_side_by_side
 from api.retrieval.gather import Gathered, Gathering, QueryAnalysis
 from api.retrieval.intent import PERSONAL, inferred_intents, path_intents, traversed_intents
@@ -35,7 +36,6 @@ from api.retrieval.ranking import (
 )
 from api.retrieval.story_answer import merged
 from api.retrieval.story_result import StoryAnswer
-from api.retrieval.telling import told
 from api.retrieval.walk import Walk
 from api.schemas import Bound
 from api.services import Deadline, ReadContext

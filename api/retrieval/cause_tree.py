@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from api.retrieval.heads import Head, is_failure_event, kind_of
+from api.retrieval.why_head import Head, is_failure_event, kind_of
 from consolidation.causes import folded, names_in, says_name
 from enrichment.event_kinds import EventKind
 from enrichment.vocabulary import cut

@@ -26,7 +26,7 @@ from api.retrieval.plan import Operator, Plan
 from api.retrieval.story_answer import story_answer
 from api.retrieval.story_result import StoryAnswer
 from api.retrieval.story_terms import StoryTerms, stories_asked, story_terms
-from api.retrieval.wishing import replaced, stated
+from api.retrieval.wish_answer import replaced, stated
 from consolidation.habits import PERSON
 from enrichment.names import canonical_name, components, user_entity_id
 from enrichment.stems import words_in

@@ -20,10 +20,10 @@ import numpy
 
 from api.retrieval.graph_scores import path_scores
 from api.retrieval.intent import Intent, fused_ranks
-from api.retrieval.met import Met, met_at_first
 from api.retrieval.policy import DEFAULT_POLICY, Policy
 from api.retrieval.query_terms import QueryTerms
 from api.retrieval.relevance import DEFAULT_WEIGHTS, RelevanceWeights, relevance, word_counts
+from api.retrieval.walk_result import Met, met_at_first
 from api.schemas import Channel, RetrievalMethod
 from consolidation.decay import HIGHEST_IMPORTANCE, DecayWeights
 from consolidation.decay_scores import decay_scores

@@ -30,8 +30,8 @@ from api.retrieval.graph_scores import (
     personalised_pagerank,
 )
 from api.retrieval.intent import Intent
-from api.retrieval.met import Met, met_at_first
 from api.retrieval.policy import DEFAULT_POLICY, Policy
+from api.retrieval.walk_result import Met, met_at_first
 from api.schemas import Bound, Direction
 from consolidation.decay import DAY_MS
 from pipelines.columns.reads import ColumnReads

@@ -15,8 +15,8 @@ from starlette.types import Receive, Scope, Send
 from api.change_schemas import DEFAULT_PAGE, ChangeList, ChangesQuery
 from api.change_schemas import Change as ChangeEvent
 from api.changes import Batch, Change, Reading, Wanted, page_behind, starting_place
+from api.connection_limits import AT_STOP, STOPPED
 from api.dependencies import Reader, ServicesOf
-from api.edge import AT_STOP, STOPPED
 from api.errors import EVENT_STREAM, problem_responses
 from api.schemas import PositionText
 from api.services import Services, clock_ms

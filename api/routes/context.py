@@ -32,7 +32,7 @@ from api.retrieval.walk import TEMPORAL_INTENT, Lineage, Origin, origin_of
 from api.schemas import AtlasResponse, Bound
 from api.services import ReadContext, begin_read
 from consolidation.decay import DECAY_WEIGHTS, NEUTRAL_RELEVANCE, DecayWeights, decay_score
-from pipelines.columns.door import ColumnsDoor
+from pipelines.columns.access import ColumnsAccess
 from pipelines.columns.reads import Wanted
 from pipelines.graph.reader import GraphEdge, GraphNode, GraphRead, GraphReader
 from pipelines.graph.reads.events import EventReads, Surroundings
@@ -127,7 +127,7 @@ def _context(context: ReadContext[ContextQuery], session_id: str) -> AtlasRespon
 
 
 def _relevant(
-    context: ReadContext[ContextQuery], columns: ColumnsDoor, pool: Sequence[SessionCandidate]
+    context: ReadContext[ContextQuery], columns: ColumnsAccess, pool: Sequence[SessionCandidate]
 ) -> tuple[Mapping[str, float], list[str]]:
     """How well events of a session answer what is asked, by id, and what that went without."""
     text = context.query.query

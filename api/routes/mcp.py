@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 
 from api.dependencies import Reader, no_query
 from api.errors import ApiProblem
-from api.mcp.door import KEY_USER, Door
+from api.mcp.mount import KEY_USER, Door
 from pipelines.work.settings import Settings
 
 LOOPBACK: Final = frozenset(("localhost", "127.0.0.1", "::1"))

@@ -25,7 +25,6 @@ from api.cursors import facts_cursor, facts_of, ranking_cursor, ranking_of
 from api.dependencies import Reader, ServicesOf, body_of, documented_body, no_query
 from api.entity_answers import FactsAnswer, facts_narrative, facts_response
 from api.errors import BODY_PROBLEMS, READ_PROBLEMS, problem_responses
-from api.judged import answer_head
 from api.read_schemas import FactsQuery, FactsResponse, RecallMode, SubgraphQuery
 from api.retrieval.answer import Retrieval
 from api.retrieval.facts import FactWalk, RecalledFact, ranked_fact, read_page
@@ -41,11 +40,12 @@ from api.retrieval.recall import (
     ranked_facts,
     seeds_of,
 )
-from api.retrieval.wishing import wishes_first
+from api.retrieval.wish_answer import wishes_first
 from api.schemas import AtlasResponse, Bound
 from api.services import ReadContext, begin_read
+from api.verdict import answer_head
 from enrichment.vocabulary import EdgeType
-from pipelines.columns.door import ColumnsDoor
+from pipelines.columns.access import ColumnsAccess
 from pipelines.graph.reader import GraphRead, GraphReader
 from pipelines.graph.reads.facts import FactReads
 from pipelines.graph.rows import ENTITY_PREFIX
@@ -381,7 +381,7 @@ class _Recalling:
             edge_types=_edge_types(query),
         )
 
-    def _seeds(self, columns: ColumnsDoor, recall: Recall) -> RecallSeeds:
+    def _seeds(self, columns: ColumnsAccess, recall: Recall) -> RecallSeeds:
         reads = self._context.columns(columns)
         seeds = seeds_of(reads, recall, self._context.seed_rules(), self._embedded)
         return seeds._replace(seeds=seeds.seeds[:NARRATIVE_ANCHORS]) if self._as_text else seeds
@@ -421,7 +421,7 @@ class _Recalling:
             return [], True
 
     def _by_wish(
-        self, columns: ColumnsDoor, recall: Recall, facts: list[RecalledFact]
+        self, columns: ColumnsAccess, recall: Recall, facts: list[RecalledFact]
     ) -> list[RecalledFact]:
         """With the wishes in front that are asked for, where a question asks for any."""
         plan = plan_of(recall.query, recall.now_ms)

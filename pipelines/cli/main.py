@@ -77,13 +77,13 @@ COMMANDS: dict[str, Listed] = {
         "Stop what `recollect up --detach` started on this data folder. The data stays.",
     ),
     "hold-processes": Listed(
-        "holding",
+        "process_holder",
         RUNNING,
         "Hold workers and the API; `up --detach` with --all or --small starts this.",
         True,
     ),
     "hold-graph": Listed(
-        "holding",
+        "process_holder",
         RUNNING,
         "Hold the graph in memory, fold into it and serve the API; `up --small` starts this.",
         True,
@@ -111,7 +111,7 @@ COMMANDS: dict[str, Listed] = {
         "Write events, the graph or a session to a file, for other programs and for people.",
     ),
     "load": Listed(
-        "traffic",
+        "load",
         EVENTS,
         "Log sessions of made-up agents at a rate, ask about them, and tell latencies and errors.",
     ),
@@ -119,17 +119,17 @@ COMMANDS: dict[str, Listed] = {
         "ask", LOOKING, "Ask the memory a question, and see the answer with its sources."
     ),
     "sessions": Listed(
-        "look", LOOKING, "List sessions, the newest first, with what failed in them."
+        "browse", LOOKING, "List sessions, the newest first, with what failed in them."
     ),
     "timeline": Listed(
-        "look", LOOKING, "Show the events of a session in order, with times and failures."
+        "browse", LOOKING, "Show the events of a session in order, with times and failures."
     ),
-    "show": Listed("look", LOOKING, "Show an event as the ledger has it, with its payload."),
+    "show": Listed("browse", LOOKING, "Show an event as the ledger has it, with its payload."),
     "why": Listed(
-        "look", LOOKING, "Show why an event happened: its causes as a tree, and what helped."
+        "browse", LOOKING, "Show why an event happened: its causes as a tree, and what helped."
     ),
     "facts": Listed(
-        "look",
+        "browse",
         LOOKING,
         "Show what was ever said of an entity: what holds, and what no longer does.",
     ),
@@ -138,9 +138,9 @@ COMMANDS: dict[str, Listed] = {
         LOOKING,
         "Show what is known of a user, correct it, and write all of it to a file.",
     ),
-    "tail": Listed("look", LOOKING, "Print events as the ledger takes them, until Ctrl-C."),
+    "tail": Listed("browse", LOOKING, "Print events as the ledger takes them, until Ctrl-C."),
     "mcp": Listed(
-        "models",
+        "mcp",
         LOOKING,
         "Serve the memory to a model: tools over standard input and output (MCP).",
     ),

@@ -15,10 +15,10 @@ from typing import Annotated, Any
 
 import typer
 
-from pipelines.cli.holding import admin_key
 from pipelines.cli.invocation import STAGE_NAMES, Invocation, command, stage_named
 from pipelines.cli.outcome import OK
-from pipelines.graph.held import is_in_memory
+from pipelines.cli.process_holder import admin_key
+from pipelines.graph.memory_graphs import is_in_memory
 from pipelines.local.python_process import (
     at_first_priority,
     end_with_standard_input,

@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final
 
-from pipelines.columns.door import LATE, ColumnsDoor, ledger_login
+from pipelines.columns.access import LATE, ColumnsAccess, ledger_login
 from pipelines.columns.records import Array
 from pipelines.columns.wire import Login, Question, decoded
 from pipelines.local.data_folder import columns_copy
@@ -60,7 +60,7 @@ class _ColumnsConnection(Connection):
     has_login = False
 
 
-class ColumnsClient(ColumnsDoor):
+class ColumnsClient(ColumnsAccess):
     """The process that holds the columns of a graph, as threads may ask it side by side.
 
     Args:

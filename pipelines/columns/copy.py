@@ -22,7 +22,7 @@ import structlog
 
 import consolidation
 import enrichment
-from pipelines.columns.readings import LabelledNode, Readings, TypedEdge, columns_from
+from pipelines.columns.loading import LabelledNode, Readings, TypedEdge, columns_from
 from pipelines.columns.tables import Array
 from pipelines.columns.tenant import EDGE_PROPERTIES, NODE_PROPERTIES, Tenant
 from pipelines.graph.rows import FeedPlace, FoundEdge, FoundNode

@@ -15,8 +15,8 @@ from typing import Final, TypeVar
 
 from pipelines.columns.contents import compared
 from pipelines.columns.copy import Copy
+from pipelines.columns.loading import Readings, columns_from, edges_of, nodes_of, readings_of
 from pipelines.columns.pending import Pending
-from pipelines.columns.readings import Readings, columns_from, edges_of, nodes_of, readings_of
 from pipelines.columns.records import Finding
 from pipelines.columns.tenant import Tenant
 from pipelines.columns.view import View

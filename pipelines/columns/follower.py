@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from pipelines.columns.background import IDLE_AFTER_S, Rounds, wait_for_rounds
 from pipelines.columns.follow import Columns
 from pipelines.columns.records import Finding
-from pipelines.columns.rounds import IDLE_AFTER_S, Rounds, wait_for_rounds
 from pipelines.columns.tail import Tail
 from pipelines.columns.view_reads import ViewReads
 from pipelines.columns.wire import (

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from enrichment.text import event_text, stored_text
 from pipelines.columns.events import PROPERTIES
-from pipelines.columns.readings import Readings, tenant_of
+from pipelines.columns.loading import Readings, tenant_of
 from pipelines.columns.tenant import Tenant
 from pipelines.graph.rows import Advanced, FoundNode
 from pipelines.ledger.entries import Entry

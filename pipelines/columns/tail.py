@@ -13,9 +13,9 @@ from typing import Final
 
 from pydantic import SecretStr
 
+from pipelines.columns.background import Rounds
 from pipelines.columns.follow import CHANGES, Columns
 from pipelines.columns.pending import MOST_PENDING, Accepted, accepted
-from pipelines.columns.rounds import Rounds
 from pipelines.columns.wire import LedgerLogin
 from pipelines.ledger.connect import connect_redis
 from pipelines.ledger.entries import Entry, before

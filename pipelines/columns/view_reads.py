@@ -9,7 +9,7 @@ import numpy
 from pipelines.columns.beside import beside
 from pipelines.columns.listing import last_ms, listed
 from pipelines.columns.names import ColumnNames
-from pipelines.columns.open_things import open_things
+from pipelines.columns.open_items import open_things
 from pipelines.columns.reads import (
     Beside,
     Mentions,

@@ -27,8 +27,8 @@ from pipelines.graph.port import Graph
 from pipelines.graph.rows import FoundEdge, FoundNode
 from pipelines.ledger.entries import Entry
 from pipelines.ledger.registry import Target
+from pipelines.local.child_task import ChildTask, take
 from pipelines.local.data_folder import exclusive_lock, live_servers, run_dir, target_dir
-from pipelines.local.errand import Errand, take
 from pipelines.local.private_files import private_folder
 from pipelines.local.processes import usable_cores
 from pipelines.local.python_process import collect_rarely, step_back
@@ -330,7 +330,7 @@ def run(
         RecollectError: whatever one of them met.
     """
     guard = threading.Lock()
-    children: set[Errand] = set()
+    children: set[ChildTask] = set()
     done = Counter[int]()
     is_over = threading.Event()
 
@@ -338,7 +338,7 @@ def run(
         with guard:
             if is_over.is_set():
                 return None
-            child = Errand(__name__, tasks[number])
+            child = ChildTask(__name__, tasks[number])
             children.add(child)
         with child:
             for message in child.messages():

@@ -2,7 +2,7 @@
 
 No Java and no Neo4j; the ledger is the same. The graph begins empty with the process and is folded
 from the ledger, which runs no model again, for what they said is kept. Whatever else works on the
-graph asks this process for it (`pipelines.graph.served`).
+graph asks this process for it (`pipelines.graph.memory_server`).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Final
 import structlog
 
 from pipelines.columns.follower import SWITCH_S
-from pipelines.graph.held import SMALL_URI, graph_socket, held
 from pipelines.graph.memory import MemoryGraph
-from pipelines.graph.served import GraphServer
+from pipelines.graph.memory_graphs import SMALL_URI, graph_socket, held
+from pipelines.graph.memory_server import GraphServer
 from pipelines.local.shared_server import end_broken
 from pipelines.models.loaded import require_models
 from pipelines.observe import logs
@@ -27,8 +27,8 @@ from pipelines.work.deciding import Decider
 from pipelines.work.edition import require_edition
 from pipelines.work.services import Services
 from pipelines.work.settings import Settings
+from pipelines.work.stage_threads import LOOK, StageThreads
 from pipelines.work.stages import STAGES
-from pipelines.work.stages_here import LOOK, StagesHere
 from projections.errors import RecollectError
 
 logger = structlog.get_logger(__name__)
@@ -81,7 +81,7 @@ def _graph_served(settings: Settings) -> Iterator[None]:
 @contextmanager
 def _folded(services: Services) -> Iterator[None]:
     """Fold into every target meanwhile: a rebuilt Neo4j is kept in step until it is moved to."""
-    works: dict[str, StagesHere] = {}
+    works: dict[str, StageThreads] = {}
     stop = threading.Event()
 
     def look() -> None:
@@ -104,11 +104,11 @@ def _folded(services: Services) -> Iterator[None]:
             work.stop()
 
 
-def _settle(services: Services, works: dict[str, StagesHere]) -> None:
+def _settle(services: Services, works: dict[str, StageThreads]) -> None:
     wanted = {t.name: t for t in services.targets.all() if t.state != "building"}
     for name in works.keys() - wanted.keys():
         works.pop(name).stop()
     for name in wanted.keys() - works.keys():
-        work = StagesHere(services, wanted[name], Decider)
+        work = StageThreads(services, wanted[name], Decider)
         work.start()
         works[name] = work

@@ -13,7 +13,7 @@ from threading import Thread
 from typing import Any, cast
 
 from pipelines.columns.client import ColumnsClient
-from pipelines.graph.held import is_in_memory
+from pipelines.graph.memory_graphs import is_in_memory
 from pipelines.graph.port import Graph, Reads
 from pipelines.graph.rows import FoundNode
 from pipelines.ledger.erasing import DONE, erasures

@@ -26,7 +26,7 @@ import orjson
 
 from pipelines.ledger.connect import connect_redis
 from pipelines.ledger.ledger import BesideRedis, Ledger
-from pipelines.local.errand import Errand, take
+from pipelines.local.child_task import ChildTask, take
 from projections.errors import RecollectError, UndecodableEntry
 from projections.events import is_system_event
 from projections.identity import Position, SessionKey
@@ -177,7 +177,7 @@ class LedgerSide:
         self._task = task
         self._progress = progress
         self._settings = settings if task.entries >= CHILD_FROM_ENTRIES else None
-        self._child: Errand | None = None
+        self._child: ChildTask | None = None
         self._listener: threading.Thread | None = None
         self._done = 0
         self._sums: LedgerSums | None = None
@@ -185,7 +185,7 @@ class LedgerSide:
     def __enter__(self) -> LedgerSide:
         if self._settings is not None:
             try:
-                self._child = Errand(__name__, (self._settings, self._task))
+                self._child = ChildTask(__name__, (self._settings, self._task))
             except OSError as error:
                 self._fall_back(str(error))
             else:

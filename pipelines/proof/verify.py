@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 from pipelines.columns.client import ColumnsClient
 from pipelines.columns.records import Differing
-from pipelines.graph.held import is_in_memory
+from pipelines.graph.memory_graphs import is_in_memory
 from pipelines.ledger.epoch import lost_checkpoints
 from pipelines.ledger.registry import Target, verified
 from pipelines.proof.compare import Difference

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pipelines.graph.held import SMALL_URI, is_in_memory
+from pipelines.graph.memory_graphs import SMALL_URI, is_in_memory
 from pipelines.ledger.registry import Target, Targets
 from projections.errors import OperationFailed
 

@@ -29,9 +29,9 @@ from pipelines.models.installed import SAMENESS
 from pipelines.models.llm import ChatModel
 from pipelines.models.loaded import Memory, Models
 from pipelines.observe import metrics
+from pipelines.work.event_derivations import EventDerivations, Source
 from pipelines.work.folds import Placed, StageFold
 from pipelines.work.gather.enrichment import EnrichmentFacts, RememberedFeatures
-from pipelines.work.kept_events import KeptEvents, Source
 from pipelines.work.services import Services
 from pipelines.work.stages import Stage
 from projections.errors import ModelFailed
@@ -74,7 +74,7 @@ class Deriver:
         recognizer: EntityRecognizer,
         resolver: PayloadResolver | None = None,
         language_model: ChatModel | None = None,
-        events: KeptEvents | None = None,
+        events: EventDerivations | None = None,
         tools: Tools = UNDECLARED,
         memory: Callable[[], Memory | None] = lambda: None,
         withdrawals: Callable[[], int] = lambda: 0,
@@ -292,7 +292,7 @@ def enrichment_fold(
     recognizer = models.recognizer
     events = None
     if models.derivations.keeps:
-        events = KeptEvents(
+        events = EventDerivations(
             models.derivations,
             recognizer=f"{recognizer.model}@{recognizer.revision}",
             ledger=services.ledger.identity,

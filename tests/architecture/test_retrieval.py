@@ -17,7 +17,6 @@ PURE = (
     "fact_words",
     "graph_scores",
     "intent",
-    "met",
     "narrative",
     "open_answer",
     "personal",
@@ -40,6 +39,7 @@ PURE = (
     "story_terms",
     "time_spans",
     "time_windows",
+    "walk_result",
 )
 RECORDS = (
     "api.retrieval.plan",

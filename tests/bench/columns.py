@@ -33,8 +33,8 @@ import simsimd
 from api.retrieval.query_terms import name_terms, query_terms
 from enrichment.stems import stem
 from pipelines.columns.copy import Copy
+from pipelines.columns.loading import LabelledNode, TypedEdge, columns_from
 from pipelines.columns.names import ColumnNames
-from pipelines.columns.readings import LabelledNode, TypedEdge, columns_from
 from pipelines.columns.tenant import EDGE_PROPERTIES, NODE_PROPERTIES, Tenant
 from pipelines.columns.texts import quantised
 from pipelines.columns.view import View

@@ -13,8 +13,8 @@ import pytest
 
 from enrichment.stems import stem
 from pipelines.columns.beside import beside
+from pipelines.columns.loading import columns_of
 from pipelines.columns.names import ColumnNames
-from pipelines.columns.readings import columns_of
 from pipelines.columns.reads import Beside, SessionsAsked
 from pipelines.columns.sessions import session_page, sessions_of
 from pipelines.columns.view import View

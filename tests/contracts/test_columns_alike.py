@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pipelines.columns.follow import Columns
-from pipelines.columns.readings import columns_from, columns_of, edges_of, nodes_of
+from pipelines.columns.loading import columns_from, columns_of, edges_of, nodes_of
 from pipelines.columns.tenant import NODE_PROPERTIES, Tenant
 from pipelines.columns.view import View
 from pipelines.columns.view_reads import ViewReads

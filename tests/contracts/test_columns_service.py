@@ -25,7 +25,7 @@ from enrichment.stems import stem
 from pipelines.columns.client import ColumnsClient
 from pipelines.columns.follow import Columns
 from pipelines.columns.follower import Follower
-from pipelines.columns.readings import columns_of
+from pipelines.columns.loading import columns_of
 from pipelines.columns.reads import Beside, ColumnReads, SessionsAsked, Wanted
 from pipelines.columns.records import ListAsked, OpenAsked, Standings, Steps, Stories, StoriesAsked
 from pipelines.columns.tenant import Tenant

@@ -41,8 +41,8 @@ from pipelines.models.derivations import (
 )
 from pipelines.models.loaded import KeptEmbedder, KeptRecognizer
 from pipelines.observe import metrics
-from pipelines.work import kept_events as kept_events_module
-from pipelines.work.kept_events import KeptEvents, Source
+from pipelines.work import event_derivations
+from pipelines.work.event_derivations import EventDerivations, Source
 from pipelines.work.settings import Settings
 from projections.errors import DerivationsUnavailable
 from projections.identity import Position
@@ -601,8 +601,8 @@ def derived_of(sources: Sequence[Source]) -> dict[tuple[str, str], Any]:
     return made
 
 
-def events_of(store: Store, recognizer: str = "nlp@r1", models: str = "m") -> KeptEvents:
-    return KeptEvents(Derivations(store), recognizer=recognizer, ledger="rc:1", models=models)
+def events_of(store: Store, recognizer: str = "nlp@r1", models: str = "m") -> EventDerivations:
+    return EventDerivations(Derivations(store), recognizer=recognizer, ledger="rc:1", models=models)
 
 
 def test_what_the_rules_found_is_read_as_it_was(open_store: Callable[[], Store]) -> None:
@@ -630,7 +630,7 @@ def test_other_rules_and_other_models_make_their_own_in_its_place(
     derived = derived_of(SOURCES)
     events_of(store).write(SOURCES, derived)
     assert events_of(store, recognizer="nlp@r2").read(SOURCES) == {}
-    monkeypatch.setattr(kept_events_module, "rules_digest", lambda: bytes(16))
+    monkeypatch.setattr(event_derivations, "rules_digest", lambda: bytes(16))
     newer = events_of(store)
     assert newer.read(SOURCES) == {}
     newer.write(SOURCES, derived)
@@ -652,7 +652,7 @@ def test_of_two_workers_the_first_ones_derivation_is_used(open_store: Callable[[
 def test_a_derivation_that_is_none_is_damaged(store: Store, damage: bytes) -> None:
     kept_events = events_of(store)
     front = Derivations(store)
-    (digest,) = kept_events_module._by_digest(SOURCES[:1])
+    (digest,) = event_derivations._by_digest(SOURCES[:1])
     front.put("event", {digest: kept_events._made_by + damage})
     before = lookups("damaged", "event")
     assert kept_events.read(SOURCES[:1]) == {}

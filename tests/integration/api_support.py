@@ -15,7 +15,7 @@ import neo4j
 import uvicorn
 from fastapi import FastAPI
 
-from api.edge import server_config
+from api.connection_limits import server_config
 from api.main import create_app
 from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.work.settings import ApiKey, Settings

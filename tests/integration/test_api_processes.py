@@ -19,7 +19,7 @@ import httpx
 import neo4j as neo4j_driver
 import pytest
 
-from api.listening import listening
+from api.preflight import listening
 from api.processes import Siblings
 from pipelines.local.processes import free_port, is_alive, port_is_free
 from pipelines.local.python_process import python_environment

@@ -13,7 +13,7 @@ import pytest
 
 from api.retrieval.policy import policy_of
 from consolidation.forgetting_payloads import ACCESSED_EVENT, Accessed, parse_accessed
-from pipelines.columns.door import ColumnsDoor, RemoteReads
+from pipelines.columns.access import ColumnsAccess, RemoteReads
 from pipelines.columns.records import Steps
 from pipelines.graph.reads.scope import operator_scope
 from pipelines.local.servers import ValkeyServer
@@ -256,7 +256,7 @@ def test_no_more_edges_of_a_type_are_followed_than_the_settings_say(
     memory.link(CAUSED_BY.type, [(hub, cause) for cause in causes], mechanism="direct")
     scope = operator_scope("acme", 0)
 
-    def followed(columns: ColumnsDoor, **changed: int) -> set[str]:
+    def followed(columns: ColumnsAccess, **changed: int) -> set[str]:
         caps = policy_of(Settings(edge_caps=changed).model_dump()).edge_caps
         edges = columns.reads(scope, 30_000, fresh=True).steps([hub], caps).edges()
         return {edge.reached for edge in edges if edge.type == CAUSED_BY.type}

@@ -24,7 +24,7 @@ from api.retrieval.ranking import in_turn
 from api.retrieval.story_features import Features, features_of
 from api.retrieval.story_terms import stories_asked, story_terms
 from enrichment.ports import Embedder
-from pipelines.columns.readings import columns_of
+from pipelines.columns.loading import columns_of
 from pipelines.columns.records import Stories
 from pipelines.columns.tenant import Tenant
 from pipelines.columns.view import View

@@ -19,7 +19,7 @@ from api.retrieval.recall import RecallSeeds
 from api.retrieval.relevance import DEFAULT_WEIGHTS, RelevanceWeights
 from api.retrieval.walk import Walk
 from consolidation.decay import DecayWeights
-from pipelines.columns.door import RemoteReads
+from pipelines.columns.access import RemoteReads
 from pipelines.columns.reads import ColumnReads, Wanted
 from pipelines.columns.records import Standings
 from pipelines.columns.tables import NOBODY

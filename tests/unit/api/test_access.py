@@ -7,7 +7,7 @@ import hmac
 import pytest
 
 from api.dependencies import Keyring
-from api.listening import check_settings
+from api.preflight import check_settings
 from pipelines.work.settings import ApiKey, Settings
 from projections.errors import ConfigurationError
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from api.retrieval.answering import planned, told
 from api.retrieval.open_answer import open_answer, open_asked
 from api.retrieval.persons import Asking
 from api.retrieval.plan import Operator, plan_of
-from api.retrieval.telling import planned, told
 from enrichment.event_kinds import EventKind
 from pipelines.columns.records import OpenThings
 from pipelines.columns.view import View

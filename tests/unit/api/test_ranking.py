@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from api.cursors import ranking_cursor, ranking_of
 from api.retrieval.intent import fused_ranks, joined_seeds, most_important
-from api.retrieval.met import met_at_first
 from api.retrieval.policy import DEFAULT_POLICY
 from api.retrieval.query_terms import query_terms
 from api.retrieval.ranking import (
@@ -27,6 +26,7 @@ from api.retrieval.ranking import (
     with_proactive,
 )
 from api.retrieval.walk import Walk
+from api.retrieval.walk_result import met_at_first
 from consolidation.decay import DecayWeights
 from pipelines.columns.tables import Array
 from pipelines.graph.reads.scope import Scope

@@ -17,7 +17,7 @@ import pytest
 from pipelines.columns import copy as copies
 from pipelines.columns.copy import Copy
 from pipelines.columns.follow import Columns
-from pipelines.columns.readings import Readings
+from pipelines.columns.loading import Readings
 from pipelines.columns.tenant import NODE_PROPERTIES
 from pipelines.graph import memory
 from pipelines.graph.memory import MemoryGraph

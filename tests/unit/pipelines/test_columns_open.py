@@ -9,7 +9,7 @@ import pytest
 from enrichment.event_kinds import EventKind
 from enrichment.stems import stem_in
 from pipelines.columns.entities import PROPERTIES
-from pipelines.columns.open_things import open_things
+from pipelines.columns.open_items import open_things
 from pipelines.columns.records import OpenAsked, OpenThings
 from pipelines.columns.tables import Edge
 from pipelines.columns.tenant import Tenant

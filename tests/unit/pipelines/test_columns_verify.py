@@ -14,7 +14,7 @@ from pipelines.columns import follow
 from pipelines.columns.contents import KINDS, LISTED, compared, whole
 from pipelines.columns.copy import Copy
 from pipelines.columns.follow import Columns
-from pipelines.columns.readings import columns_of
+from pipelines.columns.loading import columns_of
 from pipelines.columns.tenant import Tenant
 from pipelines.graph.memory import MemoryGraph
 from pipelines.graph.port import Graph

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import uuid4
 
-from api.mcp.asking import Asking, Defaults, Unanswered
+from api.mcp.api_client import Asking, Defaults, Unanswered
 from projections.events import timestamp_text
 
 UNNAMED_AGENT: Final = "mcp"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from api.errors import ApiProblem
-from api.limits import Limits
+from api.rate_limits import Limits
 from api.shared_counts import TABLE_BYTES, SharedCounts
 from pipelines.work.settings import Settings, load_settings
 from projections.errors import ConfigurationError

@@ -26,7 +26,7 @@ def command(module: str) -> list[str]:
     return [sys.executable, "-P", "-c", f"from {module} import main; main()"]
 
 
-class Errand:
+class ChildTask:
     """The parent's side; a context manager, whose end is the child's.
 
     Args:
@@ -72,7 +72,7 @@ class Errand:
             if pipe is not None:
                 pipe.close()
 
-    def __enter__(self) -> Errand:
+    def __enter__(self) -> ChildTask:
         return self
 
     def __exit__(

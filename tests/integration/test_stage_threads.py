@@ -10,15 +10,15 @@ from uuid import uuid4
 
 import pytest
 
-from pipelines.graph.held import note_folding, require_whole
+from pipelines.graph.memory_graphs import note_folding, require_whole
 from pipelines.graph.port import Graph
 from pipelines.ledger.epoch import PassLease
 from pipelines.ledger.registry import Target
 from pipelines.work.deciding import Decider
 from pipelines.work.services import Services
 from pipelines.work.settings import Settings
+from pipelines.work.stage_threads import DECIDED, StageThreads
 from pipelines.work.stages import STAGES
-from pipelines.work.stages_here import DECIDED, StagesHere
 from projections.errors import GraphUnavailable
 from projections.events import Event, parse_event
 from tests.graph_dump import dump
@@ -64,7 +64,7 @@ def is_folded(services: Services, graph: Graph) -> bool:
 def folded(services: Services, target: Target) -> Graph:
     """The target's graph, once everything is in it and the stages have ended."""
     graph = services.graph(target)
-    work = StagesHere(services, target, Decider)
+    work = StageThreads(services, target, Decider)
     work.start()
     try:
         wait_until(lambda: work.is_whole and is_folded(services, graph), "all is folded")

@@ -8,8 +8,8 @@ from typing import Final
 from api.retrieval.durations import session_lasted, sessions_asked
 from api.retrieval.fact_words import in_words_of_records
 from api.retrieval.intent import PERSONAL
-from api.retrieval.of_persons import preferred, profile_of, remarked
 from api.retrieval.open_answer import open_answer, open_asked, otherwise_meant
+from api.retrieval.person_ranking import preferred, profile_of, remarked
 from api.retrieval.personal import OF_LINES
 from api.retrieval.persons import Asking, PersonAsked, Persons, person_answer
 from api.retrieval.plan import Operator, Plan, plan_of

@@ -79,10 +79,10 @@ def _made(app: ASGIApp, max_bytes: int) -> StreamableHTTPSessionManager:
     import httpx2
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
-    from api.mcp.asking import TIMEOUTS, Asking, Defaults
-    from api.mcp.calling import Call
+    from api.mcp.api_client import TIMEOUTS, Asking, Defaults
     from api.mcp.server import make_server
     from api.mcp.stdio import client_name
+    from api.mcp.tool_call import Call
 
     async def admitted(scope: Scope, receive: Receive, send: Send) -> None:
         # The request that this is part of was counted.

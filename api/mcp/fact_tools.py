@@ -8,11 +8,11 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, Field
 
+from api.mcp.api_client import WAIT_MS, Unanswered
 from api.mcp.arguments import MaxTokens, OfUser, Position, Text
-from api.mcp.asking import WAIT_MS, Unanswered
-from api.mcp.calling import Call, required_user
-from api.mcp.recalling import MAX_FOUND, QUERIES, Reading, cut_line, fitting_lines
-from api.mcp.remembering import Told
+from api.mcp.read_tools import MAX_FOUND, QUERIES, Reading, cut_line, fitting_lines
+from api.mcp.tool_call import Call, required_user
+from api.mcp.write_tools import Told
 
 
 class FactsAsked(Reading):

@@ -1,4 +1,4 @@
-"""The graph that another process holds in its memory (`served`), as `port.Graph`."""
+"""The graph that another process holds in its memory (`memory_server`), as `port.Graph`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, cast
 
-from pipelines.graph.held import SMALL_URI, graph_socket, held
-from pipelines.graph.port import Graph, Transaction
-from pipelines.graph.served import (
+from pipelines.graph.memory_graphs import SMALL_URI, graph_socket, held
+from pipelines.graph.memory_server import (
     ANSWER,
     BEGIN,
     COMMIT,
@@ -22,6 +21,7 @@ from pipelines.graph.served import (
     STREAM,
     WRITES,
 )
+from pipelines.graph.port import Graph, Transaction
 from pipelines.graph.wire import decoded, encoded, error_of
 from pipelines.local.python_process import ChildGone
 from pipelines.local.shared_process import Connection

@@ -24,7 +24,7 @@ from api.retrieval.plan import Operator
 from api.retrieval.profiles import Proofs, messages_of, profile_order, remarks_in
 from api.retrieval.story_result import StoryAnswer
 from api.retrieval.story_terms import story_terms
-from api.retrieval.wishing import Stated, Wished, asked_of, stated, wished
+from api.retrieval.wish_answer import Stated, Wished, asked_of, stated, wished
 from enrichment.names import canonical_name
 from enrichment.stems import stem_in, words_in
 from pipelines.columns.reads import Wanted

@@ -54,7 +54,7 @@ class ColumnsState(NamedTuple):
     tail_reason: str = ""
 
 
-class ColumnsDoor(ABC):
+class ColumnsAccess(ABC):
     """The columns of a graph, as threads may ask them side by side."""
 
     def reads(self, scope: Scope, timeout_ms: int, *, fresh: bool = False) -> RemoteReads:
@@ -158,11 +158,11 @@ class RemoteReads(ColumnReads):
         client: asks it.
         scope: who looks, and as of when.
         timeout_ms: of all of them, from now on.
-        fresh: see `ColumnsDoor.reads`.
+        fresh: see `ColumnsAccess.reads`.
     """
 
     def __init__(
-        self, client: ColumnsDoor, scope: Scope, timeout_ms: int, *, fresh: bool = False
+        self, client: ColumnsAccess, scope: Scope, timeout_ms: int, *, fresh: bool = False
     ) -> None:
         self._client = client
         self._scope = scope

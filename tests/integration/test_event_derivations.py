@@ -11,7 +11,7 @@ import pytest
 
 from pipelines.models import derivations
 from pipelines.operations.status import status
-from pipelines.work import kept_events
+from pipelines.work import event_derivations
 from projections.errors import ModelFailed
 from projections.events import Event
 from tests.integration.enrichment_support import embedder, recognizer, returned, said
@@ -132,7 +132,7 @@ def test_other_rules_take_the_kept_analyses(
     enriched: EnrichedLedger[ValkeyStack], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = derived(enriched)
-    for module in (derivations, kept_events):
+    for module in (derivations, event_derivations):
         monkeypatch.setattr(module, "rules_digest", lambda: bytes(16))
     assert told(enriched.stack) == (0, 4, 4)
     assert derived(enriched, **no_models()) == held

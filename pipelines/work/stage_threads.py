@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 import structlog
 
-from pipelines.graph.held import is_in_memory, note_folding
+from pipelines.graph.memory_graphs import is_in_memory, note_folding
 from pipelines.ledger.ledger import Tail
 from pipelines.ledger.registry import Report, Target
 from pipelines.work.catch_up import fold_partition
@@ -51,7 +51,7 @@ class Passes(Protocol):
         """End the pass under way, and wait for it."""
 
 
-class StagesHere:
+class StageThreads:
     """All stages of one target, a thread each, and its passes.
 
     Args:
@@ -217,7 +217,7 @@ class StagesHere:
 class _Folding:
     """A stage that goes on from where it is."""
 
-    def __init__(self, work: StagesHere, stage: Stage) -> None:
+    def __init__(self, work: StageThreads, stage: Stage) -> None:
         self.stage = stage
         self._work = work
         self._before: LiveRunner | None = None

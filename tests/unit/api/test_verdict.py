@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from api.judged import NONE_KNOWN, answer_head, answer_of
 from api.retrieval.plan import plan_of
 from api.retrieval.story_result import StoryAnswer
 from api.schemas import Answer, AtlasResponse, Edge, Meta, Node, NodeProvenance, Scores
+from api.verdict import NONE_KNOWN, answer_head, answer_of
 from projections.schema import CAUSED_BY, EVENT, FOLLOWS
 from tests.factories import partly
 

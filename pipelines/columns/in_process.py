@@ -5,7 +5,7 @@ from __future__ import annotations
 from threading import Lock
 from typing import Any, Final
 
-from pipelines.columns.door import ColumnsDoor, ledger_login
+from pipelines.columns.access import ColumnsAccess, ledger_login
 from pipelines.columns.follow import Columns
 from pipelines.columns.follower import Follower
 from pipelines.columns.records import Array
@@ -17,7 +17,7 @@ _held: Final[dict[str, LocalColumns]] = {}
 _guard: Final = Lock()
 
 
-class LocalColumns(ColumnsDoor):
+class LocalColumns(ColumnsAccess):
     """Columns that follow a graph on threads of this process, for as long as it lives.
 
     Args:

@@ -8,10 +8,10 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, Field
 
+from api.mcp.api_client import WAIT_MS, Unanswered
 from api.mcp.arguments import InSession, MaxTokens, Name, OfUser, Position, Text
-from api.mcp.asking import WAIT_MS, Unanswered
-from api.mcp.calling import Call
-from api.mcp.remembering import Told
+from api.mcp.tool_call import Call
+from api.mcp.write_tools import Told
 from api.retrieval.intent import Intent
 from api.retrieval.narrative import estimated_tokens
 from enrichment.text import summary_body

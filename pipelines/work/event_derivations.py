@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from enrichment.kept import decode, encode
+from enrichment.derivation_codec import decode, encode
 from enrichment.stage import Derived, EventKey
 from pipelines.models.derivations import (
     Derivations,
@@ -32,7 +32,7 @@ class Source(NamedTuple):
     content: Any = None
 
 
-class KeptEvents:
+class EventDerivations:
     """What the rules found in events, and which entries have all that is derived from them.
 
     A derivation is kept by the event and what is behind its `payload_ref`. In front of it stands by
