@@ -93,11 +93,14 @@ def _number(plan: Plan, fields: Iterator[_Field]) -> _Field | None:
 # -- which, how much -------------------------------------------------------------------------------
 
 _OF: Final = re.compile(r"\s(?:of|for)\s|(?<=\w)['\u2019]s\s")
+_AUXILIARY: Final = r"(?:is|are|was|were|did|do|does|has|have|had|should|will)"
 _WHICH: Final = re.compile(
-    r"^\W*(?:and\s+)?(?:(?:in|on|at|to|from|with|for|under|by|of|until|since)\s+)?(?:which|what)\s+"
-    r"(?P<noun>\w+(?:\s+\w+)?)\s+(?:is|are|was|were|did|do|does|has|have|had|should|will)\b",
+    r"^\W*(?:and\s+)?(?:(?:in|on|at|to|from|with|for|under|by|of|until|since)\s+)?(?:"
+    rf"(?:which|what)\s+(?P<noun>\w+(?:\s+\w+)?)\s+{_AUXILIARY}\b|"
+    rf"which\s+(?P<subject>\w+)\s+(?!{_AUXILIARY}\b)\w)",
     re.IGNORECASE,
 )
+"""Its noun may be what did it: "which carrier took the order"."""
 _HOW_MUCH: Final = re.compile(
     r"^\W*(?:and\s+)?how\s+much\s+(?:money\s+)?(?:did|does|do|was|were|has|have|is|are)\b",
     re.IGNORECASE,
@@ -126,9 +129,9 @@ def _asked_by_name(plan: Plan, evidence: list[str], events: Events) -> Value | N
     """The field that a question names: "which film was used", "how much did it cost"."""
     fields = _fields(plan, evidence, events)
     if match := _WHICH.match(plan.timeless):  # of several, "which films", none is the answer
-        noun = frozenset(words_in(match["noun"].lower()))
-        fields = (one for one in fields if not noun.isdisjoint(one.words))
-        return _called(_meanings(match["noun"]), fields)
+        noun = match["noun"] or match["subject"]
+        words = frozenset(words_in(noun.lower()))
+        return _called(_meanings(noun), (one for one in fields if not words.isdisjoint(one.words)))
     if _HOW_MUCH.match(plan.timeless):
         return _called(_meanings("amount"), (one for one in fields if _AMOUNT.fullmatch(one.value)))
     if _HOW_MANY.match(plan.timeless):
@@ -169,6 +172,8 @@ _NAMED: Final = re.compile(r"(?=.*[^\W\d_]).{1,80}", re.DOTALL)
 _FIRST_EVENTS: Final = 10
 _NEARLY: Final = 0.75
 """Share of the relevance of the first event."""
+_NEARLY_BESIDE: Final = 0.5
+"""The same for what happened in its session."""
 _OF_NEARLY: Final = VALUES | {Operator.SEARCH}
 
 
@@ -248,12 +253,7 @@ def _records(plan: Plan, evidence: list[str], events: Events) -> Iterator[Node]:
             if all(one in (summary_of(node) or "").lower() for one in identifiers)
         ]
     elif plan.operator in _OF_NEARLY:
-        least = _NEARLY * first.scores.relevance_score
-        about = [
-            node
-            for node in islice(events.values(), _FIRST_EVENTS)
-            if node.scores.relevance_score >= least
-        ]
+        about = [node for node in islice(events.values(), _FIRST_EVENTS) if _is_near(node, first)]
     else:
         about = []
     met: set[str] = set()
@@ -263,6 +263,13 @@ def _records(plan: Plan, evidence: list[str], events: Events) -> Iterator[Node]:
         if node.node_id not in met and (plan.failed or not failed):
             yield node
         met.add(node.node_id)
+
+
+def _is_near(node: Node, first: Node) -> bool:
+    """Whether an event is nearly as relevant as the first."""
+    beside = node.provenance.session_id == first.provenance.session_id
+    share = _NEARLY_BESIDE if beside else _NEARLY
+    return node.scores.relevance_score >= share * first.scores.relevance_score
 
 
 def _is_identifier(word: str) -> bool:

@@ -135,6 +135,7 @@ def edition() -> Iterator[Edition]:
         ("Who repaired the thermostat of K-2?", "rui"),
         ("Which shelf was used for B-40?", "lower"),
         ("From which supplier did we buy the clay?", "Terra Nova"),
+        ("Which supplier sold us the clay?", "Terra Nova"),
         ("What temperature is K-2 set to?", "900"),
         ("What is the status of M-5?", "closed"),
         ("When will PU-9 be delivered?", "2026-12-04"),
