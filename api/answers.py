@@ -459,7 +459,7 @@ def also_markdown(description: str) -> dict[int | str, dict[str, Any]]:
 
 def evidence_of(
     context: ReadContext[Any],
-    nodes: Sequence[Node],
+    response: AtlasResponse,
     max_tokens: int,
     head: AnswerHead | None = None,
 ) -> str:
@@ -469,10 +469,11 @@ def evidence_of(
 
     Args:
         context: of the read.
-        nodes: the best first.
+        response: its nodes, the best first.
         max_tokens: estimated, see `estimated_tokens`.
         head: of the text.
     """
+    nodes = response.nodes
     ids = [node.node_id for node in nodes if node.type == EVENT.label]
     texts: dict[str, str] = {}
     with suppress(GraphError), context.services.connections.graph.reader() as reader:
@@ -487,7 +488,8 @@ def evidence_of(
                 event_id: node.properties.get("text", "") for event_id, node in unread.items()
             }
     events = [evidence for node in nodes if (evidence := _evidence(node, texts)) is not None]
-    return evidence_markdown(events, max_tokens=max_tokens, head=head)
+    of_users = 0 if context.scope.user_id else response.meta.withheld or 0
+    return evidence_markdown(events, max_tokens=max_tokens, head=head, of_users=of_users)
 
 
 def _evidence(node: Node, texts: Mapping[str, str]) -> Evidence | None:

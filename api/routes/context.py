@@ -76,7 +76,7 @@ async def read_context(
         response = _context(context, session_id)
         if response is None or not as_text:
             return response, ""
-        return response, evidence_of(context, response.nodes, query.max_tokens)
+        return response, evidence_of(context, response, query.max_tokens)
 
     response, text = await services.read(work, timeout_ms=context.deadline.remaining_ms())
     if response is None:

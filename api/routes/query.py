@@ -118,7 +118,7 @@ class _Answering:
         """The answer as text."""
         response = self.answer()
         tokens = self._context.query.max_tokens
-        return evidence_of(self._context, response.nodes, tokens, answer_head(response))
+        return evidence_of(self._context, response, tokens, answer_head(response))
 
     def _found(self) -> AtlasResponse:
         context, cursor = self._context, self._context.query.cursor

@@ -177,6 +177,15 @@ def test_what_does_not_fit_is_cut_and_then_left_out() -> None:
     assert evidence_markdown([evidence(1)], max_tokens=5) == "Nothing was found.\n"
 
 
+def test_who_names_no_user_is_told_that_events_of_users_were_left_out() -> None:
+    hint = "Events of users were left out (7): name the user (user_id) to see theirs."
+    assert evidence_markdown([], max_tokens=100, of_users=7) == f"Nothing was found. {hint}\n"
+    unknown = AnswerHead(None, answered=False, first=None)
+    assert hint in evidence_markdown([evidence(1)], max_tokens=500, head=unknown, of_users=7)
+    known = AnswerHead("17", answered=True, first=None)
+    assert hint not in evidence_markdown([evidence(1)], max_tokens=500, head=known, of_users=7)
+
+
 def test_the_best_stay_when_not_all_fit() -> None:
     events = [evidence(number, text="some words that say a thing") for number in (5, 1, 2, 3, 4)]
     text = evidence_markdown(events, max_tokens=110)
