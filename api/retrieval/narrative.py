@@ -308,11 +308,15 @@ def _day(event: Evidence) -> str:
 
 
 def _evidence_line(event: Evidence) -> str:
+    # of what a tool does its name stands behind, and what it says are fields, each a line
     said_by = event.speaker or event.agent_id
+    if said_by == event.tool_name:
+        said_by = event.agent_id
+    separator = "; " if event.tool_name else " "
     what = event.event_type + (f" {event.tool_name}" if event.tool_name else "")
     state = f" ({event.status})" if event.status in ("failed", "timeout", "pending") else ""
     note = f" ({event.note})" if event.note else ""
-    text = one_line(event.text)
+    text = one_line(separator.join(filter(None, event.text.split("\n"))))
     words = f": {text}" if text else ""
     time = timestamp_text(event.occurred_at_ms)[11:19]
     return f"- {time} {one_line(said_by)}, {what}{state}{words}{note} [{event.mark}]"

@@ -177,6 +177,14 @@ def test_what_does_not_fit_is_cut_and_then_left_out() -> None:
     assert evidence_markdown([evidence(1)], max_tokens=5) == "Nothing was found.\n"
 
 
+def test_what_a_tool_does_is_told_of_its_agent_field_by_field() -> None:
+    result = evidence(
+        event_type="tool.result", tool_name="ship", speaker="ship", text="city: Porto\nstate: sent"
+    )
+    text = evidence_markdown([result], max_tokens=500)
+    assert " agent, tool.result ship: city: Porto; state: sent [e1]" in text
+
+
 def test_who_names_no_user_is_told_that_events_of_users_were_left_out() -> None:
     hint = "Events of users were left out (7): name the user (user_id) to see theirs."
     assert evidence_markdown([], max_tokens=100, of_users=7) == f"Nothing was found. {hint}\n"
