@@ -52,7 +52,9 @@ STATED = {
         ("Jonas", "has_dad", "Herman"),
         ("Herman", "is_a", "baker"),
     ],
-    "my mother is visiting. Lucia. she lands Saturday at noon": [("Caroline", "has_mother", "Lucia")],
+    "my mother is visiting. Lucia. she lands Saturday at noon": [
+        ("Caroline", "has_mother", "Lucia")
+    ],
     "My daughter has a match. Maja, she's 13.": [
         ("Caroline", "has_daughter", "Maja"),
         ("Maja", "has_age", "13"),
