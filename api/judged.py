@@ -72,7 +72,8 @@ def answer_of(
     events = {node.node_id: node for node in response.nodes if node.type == EVENT.label}
     if value is None and summary is not None:
         value = summary
-    if not story.decides and value is None:
+    promised = story.plan.operator is Operator.PROMISE and story.type == "list"
+    if not story.decides and value is None and not promised:
         evidence = said_first(events)
         value = _said_when(story, events, evidence, zone)
     if story.type == "count":

@@ -29,12 +29,21 @@ _TAG: Final = re.compile(
     re.IGNORECASE,
 )
 """A question behind what somebody tells: "he is leaving, did you know?"."""
+_UNMARKED: Final = re.compile(
+    r"^\W*(?:(?:and|so|but|or|ok|okay)\s+)?(?:who(?!\s+knows)(?:['\u2019]s|\s+\w+)"
+    r"|(?:what|where|when|why|which(?:\s+\w+)?|how(?:\s+\w+)?)(?:['\u2019]s|\s+(?:is|are|was|were"
+    r"|do|does|did|will|would|can|could|should))\s"
+    r"|(?:do|does|did|are|is|was|were|have|has|can|could|will|would)\s+(?:you|he|she|they|we|it)\b)",
+    re.IGNORECASE,
+)
+"""How a question begins that is written without its mark."""
 _FEW_WORDS: Final = 3
 _PAST: Final = re.compile(
     r"\b(?:yesterday|today|tonight|this\s+morning|last|past|ago|earlier|(?:19|20)\d\d)\b",
     re.IGNORECASE,
 )
 """That a time is not ahead, or in which year it is."""
+_YEAR: Final = re.compile(r"\b(?:19|20)\d\d\b")
 _DAY: Final = timedelta(days=1)
 _WEEK: Final = timedelta(days=7)
 _SHORTEST_MONTH: Final = timedelta(days=28)
@@ -50,13 +59,16 @@ def is_said(node: Node) -> bool:
 def only_asks(text: str) -> bool:
     """Whether a message tells nothing but a few words beside its question."""
     _, _, said = text.partition(": ")
-    told = [
-        one
-        for one in _SENTENCE.findall(said)
-        if not one.rstrip().endswith("?") or _TAG.search(one.rstrip())
-    ]
-    asks = said.rstrip().endswith("?") and not _TAG.search(said.rstrip())
+    sentences = [one.strip() for one in _SENTENCE.findall(said)]
+    told = [one for one in sentences if not _asks(one)]
+    asks = bool(sentences) and _asks(sentences[-1])
     return asks and all(len(one.split()) <= _FEW_WORDS for one in told)
+
+
+def _asks(sentence: str) -> bool:
+    if _UNMARKED.match(sentence) and not sentence.endswith("!"):
+        return True
+    return sentence.endswith("?") and _TAG.search(sentence) is None
 
 
 def said_first(events: Mapping[str, Node]) -> list[str]:
@@ -83,7 +95,7 @@ def _answers(node: Node, asked: Node) -> bool:
     """Whether somebody else said it soon after a question, in the same session."""
     same = node.provenance.session_id == asked.provenance.session_id
     waited = _at_ms(node) - _at_ms(asked)
-    other = node.attributes.get("agent_id") != asked.attributes.get("agent_id")
+    other = node.provenance.agent_id != asked.provenance.agent_id
     return same and other and 0 < waited <= _SOON_MS and not _is_question(node)
 
 
@@ -104,7 +116,8 @@ def said_time(node: Node, zone: tzinfo) -> str | None:
     named = [one.text for one in windows] or [text]
     if not spans:
         return datetime.fromtimestamp(at_ms / 1_000, UTC).astimezone(zone).isoformat()
-    if len(set(spans)) > 1 or not all(map(_PAST.search, named)):
+    beside = any(year not in " ".join(named) for year in _YEAR.findall(text))
+    if beside or len(set(spans)) > 1 or not all(map(_PAST.search, named)):
         return None
     return _in_words(spans[0], zone)
 

@@ -426,7 +426,7 @@ class _Reader:
                 yield subject, "is_a", kind
             role = self._role(attribute) if articles == {"the"} else None
             if role is not None and subject != self.speaker:
-                yield subject, "is", role
+                yield subject, "works_as", role
 
     def _role(self, noun: int) -> Party | None:
         """What one alone is in a group: "Agnes is the project lead"."""

@@ -127,7 +127,7 @@ class People:
                 yield who, "has_age", age
             elif self.sentences.word(end) in _LASTING and value is not None:
                 if (mine or not is_protected(token.text)) and not self.sentences.children[end]:
-                    yield who, "is", value
+                    yield who, "is_currently", value
             elif mine and token.pos == "PROPN" and self.sentences.label(end) == "PERSON":
                 yield from self._introduced(end, who)
 

@@ -376,7 +376,7 @@ _SEMANTIC = (
     "has started painted joined attended adopted bought won read watched met studies collects "
     "volunteers_at interested_in allergic_to participated_in collaborated_with applied_to built "
     "mentors avoids born_in grew_up_in named_after reads recommended drives sings reports_to "
-    "afraid_of is worked_as"
+    "afraid_of is_currently worked_as"
 )
 _TEMPORAL = "preceded_by followed_by happened_during"
 _CAUSAL = "caused triggered resulted_in led_to"

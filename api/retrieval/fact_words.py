@@ -48,7 +48,7 @@ _ASKED_AS: Final[Mapping[str, str]] = {
 
 WISHES: Final = ("prefers", "avoids")
 _FILLING: Final = frozenset(
-    map(stem_in, ("name", "kind", "sort", "now", "current", "currently", "today"))
+    map(stem_in, ("who", "name", "kind", "sort", "now", "current", "currently", "today"))
 )
 """What a question may have beside what it asks for."""
 _BY_ANOTHER_WORD: Final = 0.9

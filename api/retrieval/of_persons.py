@@ -42,7 +42,7 @@ OVERRULED: Final = 0.15
 """So much more than a wish, and a remark that stories told first is asked for instead."""
 NO_TOPIC: Final = Topic(frozenset(), {}, {})
 _ASKS_OTHERWISE: Final = re.compile(
-    r"^\W*(?:why|when|how\s+(?!old)|is|are|does|do|did|can|am|has|have)\b"
+    r"^\W*(?:why|when|since|until|how\s+(?!old)|is|are|does|do|did|can|am|has|have)\b"
     r"|\b(?:not|n't|never|before|used|did|had|former|previous|said|say|told|tell)\b"
     r"|n['\u2019]t\b",
     re.IGNORECASE,
@@ -109,6 +109,7 @@ def stated_by_fact(persons: Persons, question: PersonAsked, answer: StoryAnswer)
         fact
         for fact in person.facts
         if any(says_all(one, fact.properties["relation"], fact.target.name) for one in stems)
+        and not _stems_in(fact.target.name) <= stems[0]  # it says more than the question
     ]
     if not best:
         return answer
@@ -192,6 +193,10 @@ def _wished(
         names=_stems_of_names(person),
         vector=question.vector,
     )
+
+
+def _stems_in(text: str) -> frozenset[str]:
+    return frozenset(stem_in(word) for word in words_in(text.lower()))
 
 
 def _stems_of_names(person: Known) -> frozenset[str]:

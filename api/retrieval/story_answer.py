@@ -111,7 +111,7 @@ def story_answer(
         confidence=confidence,
         order=ids,
         relevance=dict(zip(ids, worth.tolist(), strict=True)),
-        type="list" if plan.operator in _LISTED else _type(plan),
+        type="list" if plan.operator in _LISTED or _asks_promises(plan, terms) else _type(plan),
         value=None
         if _is_said(stories, features, plan, int(order[0]))
         else _value(stories, features, plan, order, evidence=evidence, zone=zone),
@@ -281,6 +281,11 @@ def _decides(stories: Stories, features: Features, plan: Plan) -> bool:
     if plan.operator in ORDER and features.is_bare:
         return True
     return plan.operator is Operator.SUMMARY and bool(stories.in_session.any())
+
+
+def _asks_promises(plan: Plan, terms: StoryTerms) -> bool:
+    """Whether all is asked for that was promised."""
+    return plan.operator is Operator.PROMISE and terms.is_topicless
 
 
 def _is_said(stories: Stories, features: Features, plan: Plan, best: int) -> bool:
