@@ -37,7 +37,7 @@ _UNMARKED: Final = re.compile(
     re.IGNORECASE,
 )
 """How a question begins that is written without its mark."""
-_FEW_WORDS: Final = 3
+_MOST_BESIDE_IT: Final = 3
 _PAST: Final = re.compile(
     r"\b(?:yesterday|today|tonight|this\s+morning|last|past|ago|earlier|(?:19|20)\d\d)\b",
     re.IGNORECASE,
@@ -58,11 +58,11 @@ def is_said(node: Node) -> bool:
 
 def only_asks(text: str) -> bool:
     """Whether a message tells nothing but a few words beside its question."""
-    _, _, said = text.partition(": ")
-    sentences = [one.strip() for one in _SENTENCE.findall(said)]
+    _, _, words = text.partition(": ")
+    sentences = [one.strip() for one in _SENTENCE.findall(words)]
     told = [one for one in sentences if not _asks(one)]
     asks = bool(sentences) and _asks(sentences[-1])
-    return asks and all(len(one.split()) <= _FEW_WORDS for one in told)
+    return asks and all(len(one.split()) <= _MOST_BESIDE_IT for one in told)
 
 
 def _asks(sentence: str) -> bool:
@@ -91,11 +91,11 @@ def _is_question(node: Node) -> bool:
     return is_said(node) and only_asks(summary_of(node) or "")
 
 
-def _answers(node: Node, asked: Node) -> bool:
+def _answers(node: Node, question: Node) -> bool:
     """Whether somebody else said it soon after a question, in the same session."""
-    same = node.provenance.session_id == asked.provenance.session_id
-    waited = _at_ms(node) - _at_ms(asked)
-    other = node.provenance.agent_id != asked.provenance.agent_id
+    same = node.provenance.session_id == question.provenance.session_id
+    waited = _at_ms(node) - _at_ms(question)
+    other = node.provenance.agent_id != question.provenance.agent_id
     return same and other and 0 < waited <= _SOON_MS and not _is_question(node)
 
 

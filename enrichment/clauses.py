@@ -230,7 +230,7 @@ class _Reader:
         between = range(clause.subject + 1, clause.verb)
         if any(self.sentences.word(index) in MODALS for index in between):
             return False  # whatever the parser makes of it: a typographic "I'd" is punctuation
-        own = True
+        shares = True
         while True:
             token = self.tokens[at]
             for child in self.sentences.children[at]:
@@ -238,9 +238,9 @@ class _Reader:
                 words = {word, *map(self.sentences.word, self.sentences.below(child, "neg", "det"))}
                 if relation not in ("advmod", "neg"):
                     words = {word}  # "no longer" negates the clause, "has no tail" only the tail
-                if own and (words & (NEGATIONS | HEDGES) or relation == "neg"):
+                if shares and (words & (NEGATIONS | HEDGES) or relation == "neg"):
                     return False
-                if own and word in MODALS and relation in ("aux", "auxpass"):
+                if shares and word in MODALS and relation in ("aux", "auxpass"):
                     return False
                 if word in CONDITIONS or (relation == "aux" and word in ("did", "do", "does")):
                     return False
@@ -249,7 +249,7 @@ class _Reader:
             if token.relation not in ("conj", "parataxis") and not self._goes_on(at):
                 return False
             # what has a subject of its own shares no "not" and no "could": "I can't, I swell up"
-            own = own and not self.sentences.below(at, "nsubj", "nsubjpass")
+            shares = shares and not self.sentences.below(at, "nsubj", "nsubjpass")
             at = token.head
 
     def _goes_on(self, verb: int) -> bool:

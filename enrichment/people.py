@@ -92,15 +92,15 @@ class People:
         if word not in _SHE | _HE:
             return None
         others, opposite = (_MEN, _SHE) if word in _SHE else (_WOMEN, _HE)
-        found: dict[str, int] = {}
+        places: dict[str, int] = {}
         for place in range(index):
             if self.sentences.word(place) in opposite or self._is_unnamed(place):
                 return None  # there is somebody else that is spoken of
             if self._is_spoken_of(place):
-                found[self.tokens[place].text.lower()] = place
-        if len(found) != 1:
+                places[self.tokens[place].text.lower()] = place
+        if len(places) != 1:
             return None
-        (place,) = found.values()
+        (place,) = places.values()
         noun = self.kin[place][1] if place in self.kin else None
         if noun is not None and self.tokens[noun].lemma in others:
             return None

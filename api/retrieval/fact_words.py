@@ -106,13 +106,13 @@ def says_all(stems: frozenset[str], relation: str, target: str) -> bool:
         relation: of the fact.
         target: what it leads to.
     """
-    own = frozenset(_words(relation))
+    itself = frozenset(_words(relation))
     telling = stems - _FILLING
-    if relation in WISHES or not telling or not own:
+    if relation in WISHES or not telling or not itself:
         return False
     others = asked_as(relation)
-    said = own | others | frozenset(map(stem_in, words_in(target.lower())))
-    return bool(telling & (own | others)) and telling <= said
+    known_words = itself | others | frozenset(map(stem_in, words_in(target.lower())))
+    return bool(telling & (itself | others)) and telling <= known_words
 
 
 def _shared(stems: AbstractSet[str], others: AbstractSet[str]) -> int:

@@ -103,8 +103,8 @@ def stated_by_fact(persons: Persons, question: PersonAsked, answer: StoryAnswer)
     if person is None:
         return answer
     names = _stems_of_names(person)
-    asked = [query, in_words_of_records(query) or query]
-    stems = [question_stems(one) - names for one in asked]
+    versions = [query, in_words_of_records(query) or query]
+    stems = [question_stems(one) - names for one in versions]
     best = [
         fact
         for fact in person.facts
