@@ -368,7 +368,9 @@ def subgraph_response(
         **judged(page.story, context.settings.answer_threshold),
     )
     if page.story is not None:
-        response.answer = answer = answer_of(page.story, response, page.summary)
+        response.answer = answer = answer_of(
+            page.story, response, page.summary, context.query.zone()
+        )
         response.meta.count = answer.value if answer.type == "count" else None
     return response
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, tzinfo
 from typing import Any, Final
 
 from api.record_values import counted, summary_of, value_of
@@ -12,6 +13,7 @@ from api.retrieval.narrative import AnswerHead
 from api.retrieval.plan import Operator
 from api.retrieval.story_result import StoryAnswer
 from api.schemas import Answer, AtlasResponse, Edge, Node, PlanReport
+from api.spoken import is_said, said_first, said_time
 from enrichment.event_kinds import FAILED, EventKind
 from projections.events import timestamp_text
 from projections.schema import CAUSED_BY, EVENT
@@ -52,13 +54,16 @@ _SAID_OF_WHOM: Final = (Operator.ACTOR, Operator.TIME)
 """Who did it and when it was is known of each event; a record says more."""
 
 
-def answer_of(story: StoryAnswer, response: AtlasResponse, summary: str | None) -> Answer:
+def answer_of(
+    story: StoryAnswer, response: AtlasResponse, summary: str | None, zone: tzinfo = UTC
+) -> Answer:
     """The value with its proof; where nothing is known, the number and the list of nothing.
 
     Args:
         story: what stories say.
         response: with its nodes, edges and `meta`.
         summary: of the session that a summary was asked of; None: there is none.
+        zone: of the days that it is answered in.
     """
     if not response.meta.answered:
         empty = {"count": 0, "list": []}.get(story.type)
@@ -67,8 +72,10 @@ def answer_of(story: StoryAnswer, response: AtlasResponse, summary: str | None) 
     events = {node.node_id: node for node in response.nodes if node.type == EVENT.label}
     if value is None and summary is not None:
         value = summary
-    if not story.decides and value is None:
-        evidence = list(events)[:1]
+    promised = story.plan.operator is Operator.PROMISE and story.type == "list"
+    if not story.decides and value is None and not promised:
+        evidence = said_first(events)
+        value = _said_when(story, events, evidence, zone)
     if story.type == "count":
         value, evidence = counted(story, events)
     elif (value is None or story.plan.operator in _SAID_OF_WHOM) and (
@@ -78,13 +85,23 @@ def answer_of(story: StoryAnswer, response: AtlasResponse, summary: str | None) 
     if value is None and story.type == "list":
         shown = filter(None, (events.get(one) for one in evidence))
         value = list(filter(None, map(summary_of, shown)))
-    if value is None and evidence and (first := events.get(evidence[0])) is not None:
-        told = [first]
+    if value is None and evidence and (head := events.get(evidence[0])) is not None:
+        told = [head]
         if story.plan.operator is Operator.CAUSE:
-            told += _behind(first, events, response.edges)
+            told += _behind(head, events, response.edges)
         evidence = [*(node.node_id for node in told), *evidence[1:]]
         value = " \u2190 ".join(filter(None, map(summary_of, told))) or None
     return Answer(type=story.type, value=value, evidence=evidence[:MAX_EVIDENCE])
+
+
+def _said_when(
+    story: StoryAnswer, events: Mapping[str, Node], evidence: Sequence[str], zone: tzinfo
+) -> str | None:
+    """When it was, by what somebody said; None: that is not asked for, or the words must tell."""
+    head = events.get(evidence[0]) if evidence else None
+    asked_for = story.plan.operator is Operator.TIME and not story.plan.ahead
+    is_time = asked_for and not story.plan.lasting and story.type == "value"
+    return said_time(head, zone) if is_time and head is not None and is_said(head) else None
 
 
 def _behind(head: Node, events: Mapping[str, Node], edges: Sequence[Edge]) -> list[Node]:

@@ -12,20 +12,25 @@ both ends can be told: a name, the speaker as "I", and for some relations a plai
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
+from enrichment.dependencies import Sentences
 from enrichment.facts import Assertion, Mention, Party, literal, named, party_of
 from enrichment.names import LABELS, MAX_FACTS, MIN_NAME_CHARACTERS, EntityType, canonical_name
+from enrichment.people import NAME_PARTS, People, party_named
 from enrichment.persons import speaks_as_user, spoken_fact
-from enrichment.ports import Analysis, EventText, Token
+from enrichment.ports import Analysis, EventText
 from enrichment.vocabulary import (
     ADJECTIVES,
     ASIDE,
     ATTRIBUTES,
+    BEST,
     BY,
+    CANNOT,
     CONDITIONS,
+    DOES,
     DOING,
+    EMPLOYERS,
     EMPTY_NOUNS,
     FAN,
     FAVOURITE,
@@ -34,6 +39,8 @@ from enrichment.vocabulary import (
     HOUSEHOLD,
     KEPT,
     LIGHT_VERBS,
+    LIKES,
+    LONG,
     LONG_AGO,
     MINE,
     MODALS,
@@ -41,10 +48,12 @@ from enrichment.vocabulary import (
     NO_NAMES,
     OBJECT,
     PATTERNS,
+    PERFECT,
     PLACES,
     PRAISE,
     PRESENT_BE,
-    QUOTES,
+    REFUSED,
+    STAYING,
     STILL,
     USERS,
     VOICELESS,
@@ -62,38 +71,11 @@ PHRASE_CONFIDENCE = 7_000
 MAX_PHRASE_TOKENS = 4
 
 _MAX_VALUE_CHARACTERS = 60
-_NAME_PARTS = ("compound", "nmod", "nummod", "flat")
 
 
 class _Clause(NamedTuple):
     verb: int
     subject: int
-
-
-class _Sentences:
-    """The tokens with what is asked of them again and again."""
-
-    def __init__(self, text: str, analysis: Analysis) -> None:
-        self.text = text
-        self.tokens: Sequence[Token] = analysis.tokens
-        self.children: list[list[int]] = [[] for _ in self.tokens]
-        for index, token in enumerate(self.tokens):
-            if token.head != index:
-                self.children[token.head].append(index)
-        bounds = [*analysis.sentences, len(self.tokens)]
-        self.bounds = list(pairwise(bounds))
-        self.labels = {
-            place: span.label for span in analysis.entities for place in range(span.start, span.end)
-        }
-
-    def below(self, index: int, *relations: str) -> list[int]:
-        return [c for c in self.children[index] if self.tokens[c].relation in relations]
-
-    def label(self, index: int) -> str:
-        return self.labels.get(self.tokens[index].start, "")
-
-    def word(self, index: int) -> str:
-        return self.tokens[index].text.lower()
 
 
 def text_facts(
@@ -115,7 +97,7 @@ def text_facts(
     """
     if not text.spoken:
         return []
-    sentences = _Sentences(text.text, analysis)
+    sentences = Sentences(text.text, analysis)
     reader = _Reader(sentences, speaker_party(event, text, mentions), _by_name(mentions))
     triples: dict[tuple[Party, str, Party], None] = {}
     for first, last in sentences.bounds:
@@ -182,69 +164,65 @@ class _Reader:
     """Facts of one text."""
 
     def __init__(
-        self, sentences: _Sentences, speaker: Party | None, mentions: Mapping[str, Mention]
+        self, sentences: Sentences, speaker: Party | None, mentions: Mapping[str, Mention]
     ) -> None:
         self.sentences = sentences
         self.tokens = sentences.tokens
         self.speaker = speaker
         self.mentions = mentions
+        self.people = People(sentences, speaker, mentions)
 
     def facts(self, first: int, last: int) -> Iterator[tuple[Party, str, Party]]:
         """The facts of one sentence, its tokens given."""
+        if self.sentences.quotes(first, last):
+            return
+        yield from self.people.who_is_who(first, last)
         words = {self.sentences.word(index) for index in range(first, last)}
-        if words & QUOTES:
-            return
-        yield from self._kept(first, last)
-        if "?" in words:
-            return
+        is_asked = "?" in words
+        if not is_asked:
+            yield from self.people.contracted(first, last)
         for verb in range(first, last):
             if self.tokens[verb].pos not in ("VERB", "AUX"):
                 continue
+            if is_asked and not self._before_question(verb):
+                continue
             yield from self._called(verb)
+            yield from self._favourites(verb)
             clause = self._clause(verb)
-            if clause is None or not self._asserted(clause):
+            if clause is None:
                 continue
-            yield from self._stated(clause)
-            yield from self._kinds(clause)
-            yield from self._attributes(clause)
+            yield from self._refused(clause)
+            if self._asserted(clause):
+                yield from self._stated(clause)
+                yield from self._kinds(clause)
+                yield from self._attributes(clause)
+                yield from self._lasting(clause)
+                yield from self._former(clause)
 
-    def _kept(self, first: int, last: int) -> Iterator[tuple[Party, str, Party]]:
-        """What is said in passing, and so even in a question: "my dog Max"."""
-        for index in range(first, last - 2):
-            noun, name = index + 1, index + 2
-            if self.sentences.word(index) != "my" or self.tokens[noun].lemma not in KEPT:
-                continue
-            following = self.tokens[name]
-            together = following.head == noun or self.tokens[noun].head == name
-            apart = following.relation in ("nsubj", "npadvmod", "conj")
-            if self.speaker is None or not together or apart:
-                continue
-            party = self._kept_name(name)
-            relation = relation_name(f"has_{self.tokens[noun].lemma}")
-            if party is not None and relation is not None:
-                yield self.speaker, relation, party
-
-    def _kept_name(self, index: int) -> Party | None:
-        token = self.tokens[index]
-        if token.pos != "PROPN" or not token.text[:1].isupper():
-            return None
-        if len(token.text) < MIN_NAME_CHARACTERS:
-            return None
-        mention = self.mentions.get(canonical_name(token.text))
-        if mention is not None:
-            return Party(token.text, *mention[1:4], mention.exact)
-        return named(token.text, "concept", "person" if self.sentences.label(index) else None)
+    def _before_question(self, verb: int) -> bool:
+        """Whether a clause stands before the question alone: "I hate calls, could you write?"."""
+        token = self.tokens[verb]
+        if token.relation != "ccomp" or not verb < token.head or not self._comma(verb):
+            return False
+        subjects = self.sentences.below(token.head, "nsubj")
+        auxiliaries = self.sentences.below(token.head, "aux")
+        mine = self.sentences.words_below(verb, "nsubj") == {"i"}
+        return mine and bool(subjects and auxiliaries) and verb < auxiliaries[0] < subjects[0]
 
     def _clause(self, verb: int) -> _Clause | None:
         """The verb with its subject, which a coordinated verb shares with the first."""
         at = verb
         while True:
             subjects = self.sentences.below(at, "nsubj", "nsubjpass")
-            if subjects:
-                return _Clause(verb, subjects[0]) if len(subjects) == 1 else None
-            if self.tokens[at].relation != "conj" or self.tokens[at].head == at:
+            if len(subjects) == 1 or (subjects and self._is_before(subjects[-1], at)):
+                return _Clause(verb, subjects[-1])
+            if subjects or self.tokens[at].relation != "conj" or self.tokens[at].head == at:
                 return None
             at = self.tokens[at].head
+
+    def _is_before(self, subject: int, verb: int) -> bool:
+        """Whether a comma parts a subject from what stands in front: "trains, I avoid flying"."""
+        return subject + 1 == verb and subject > 0 and self.sentences.word(subject - 1) == ","
 
     def _asserted(self, clause: _Clause) -> bool:
         """Whether the clause says that something is so."""
@@ -252,6 +230,7 @@ class _Reader:
         between = range(clause.subject + 1, clause.verb)
         if any(self.sentences.word(index) in MODALS for index in between):
             return False  # whatever the parser makes of it: a typographic "I'd" is punctuation
+        shares = True
         while True:
             token = self.tokens[at]
             for child in self.sentences.children[at]:
@@ -259,9 +238,9 @@ class _Reader:
                 words = {word, *map(self.sentences.word, self.sentences.below(child, "neg", "det"))}
                 if relation not in ("advmod", "neg"):
                     words = {word}  # "no longer" negates the clause, "has no tail" only the tail
-                if words & (NEGATIONS | HEDGES) or relation == "neg":
+                if shares and (words & (NEGATIONS | HEDGES) or relation == "neg"):
                     return False
-                if word in MODALS and relation in ("aux", "auxpass"):
+                if shares and word in MODALS and relation in ("aux", "auxpass"):
                     return False
                 if word in CONDITIONS or (relation == "aux" and word in ("did", "do", "does")):
                     return False
@@ -269,6 +248,8 @@ class _Reader:
                 return token.lemma not in CONDITIONS
             if token.relation not in ("conj", "parataxis") and not self._goes_on(at):
                 return False
+            # what has a subject of its own shares no "not" and no "could": "I can't, I swell up"
+            shares = shares and not self.sentences.below(at, "nsubj", "nsubjpass")
             at = token.head
 
     def _goes_on(self, verb: int) -> bool:
@@ -291,7 +272,9 @@ class _Reader:
     def _present(self, verb: int) -> bool:
         token = self.tokens[verb]
         word = token.text.lower()
-        auxiliaries = {self.sentences.word(c) for c in self.sentences.below(verb, "aux", "auxpass")}
+        auxiliaries = self.sentences.words_below(verb, "aux", "auxpass")
+        if auxiliaries & PERFECT and (word == "got" or self._until_now(verb)):
+            return True
         if word.endswith("ing"):
             return bool(auxiliaries & PRESENT_BE)
         if auxiliaries:
@@ -299,6 +282,47 @@ class _Reader:
         if token.lemma == "be":
             return word in PRESENT_BE
         return word == token.lemma or word.endswith("s")
+
+    def _until_now(self, verb: int) -> bool:
+        """Whether it is said since when: "I've worked here since 2019", "for two years"."""
+        for prep in self.sentences.below(verb, "prep"):
+            ends = self.sentences.below(prep, "pobj")
+            word = self.sentences.word(prep)
+            if word == "since" and any(self.tokens[end].pos == "NUM" for end in ends):
+                return True
+            if word == "for" and any(self.tokens[end].lemma in LONG for end in ends):
+                return True
+        return False
+
+    def _lasting(self, clause: _Clause) -> Iterator[tuple[Party, str, Party]]:
+        """What people are, and when they were born."""
+        who = self._subject(clause.subject, things=False)
+        if who is None or not self._present(clause.verb):
+            return
+        if self.tokens[clause.verb].lemma == "be":
+            yield from self.people.states(clause.verb, clause.subject, who)
+        yield from self.people.turns(clause.verb, who)
+
+    def _refused(self, clause: _Clause) -> Iterator[tuple[Party, str, Party]]:
+        """What one does not take or bear: "I can't eat almonds", "he can't stand coriander"."""
+        verb = clause.verb
+        relation = REFUSED.get(self.tokens[verb].lemma)
+        helping = self.sentences.words_below(verb, "aux")
+        if relation is None or not self.sentences.below(verb, "neg"):
+            return
+        who = self._subject(clause.subject, things=False)
+        # what who speaks does not want is a wish, and told as such
+        wished = who == self.speaker and not helping & CANNOT
+        if who is None or wished or not helping or not helping <= CANNOT | DOES:
+            return
+        if self.sentences.below(verb, "advcl", "mark") or (helping & DOES and relation != "avoids"):
+            return
+        for end in self.sentences.below(verb, "dobj"):
+            for target in self._targets(end, "any"):
+                yield who, relation, target
+
+    def _employs(self, place: int) -> bool:
+        return self.sentences.label(place) == "ORG" or self.tokens[place].lemma in EMPLOYERS
 
     def _stated(self, clause: _Clause) -> Iterator[tuple[Party, str, Party]]:
         """Facts of the verb's table rows."""
@@ -338,12 +362,20 @@ class _Reader:
     def _rows(self, verb: int, passive: bool) -> list[tuple[Pattern | None, str, int]]:
         """What the tables say of a verb with each of its ends: (row, preposition, end)."""
         lemma = self.tokens[verb].lemma
+        if lemma == "get" and self.sentences.words_below(verb, "aux") & PERFECT:
+            lemma = "have"  # "I've got a dog"
         ends: list[tuple[str, int]] = []
         if not passive:
             ends += [(OBJECT, child) for child in self.sentences.below(verb, "dobj", "xcomp")]
         ends += self._after(verb)
-        rows = [(PATTERNS.get((lemma, via)), via, end) for via, end in ends]
+        under_way = self.tokens[verb].text.lower() if self._gerund(verb) else lemma
+        rows = [
+            (PATTERNS.get((under_way, via)) or PATTERNS.get((lemma, via)), via, end)
+            for via, end in ends
+        ]
         if lemma == "be":
+            if self.sentences.words_below(verb, "aux") & PERFECT and self._until_now(verb):
+                rows += [(STAYING, via, end) for via, end in ends if via == "in"]
             for adjective in self.sentences.below(verb, "acomp"):
                 word = self.sentences.word(adjective)
                 rows += [(ADJECTIVES.get((word, v)), v, e) for v, e in self._after(adjective)]
@@ -392,6 +424,38 @@ class _Reader:
             kind = self._phrase(attribute, praised=True) if articles & {"a", "an"} else None
             if kind is not None:
                 yield subject, "is_a", kind
+            role = self._role(attribute) if articles == {"the"} else None
+            if role is not None and subject != self.speaker:
+                yield subject, "works_as", role
+
+    def _role(self, noun: int) -> Party | None:
+        """What one alone is in a group: "Agnes is the project lead"."""
+        parts = self.sentences.below(noun, "compound")
+        plain = {self.tokens[child].relation for child in self.sentences.children[noun]}
+        if not parts or self.tokens[noun].pos != "NOUN" or not plain <= {"det", "compound"}:
+            return None
+        if (
+            self.tokens[noun].lemma in EMPTY_NOUNS
+            or self.tokens[noun].text != self.tokens[noun].lemma
+        ):
+            return None
+        return named(self._text(min(parts), noun), "concept")
+
+    def _former(self, clause: _Clause) -> Iterator[tuple[Party, str, Party]]:
+        """What somebody was somewhere: "I was a data engineer at a railway company"."""
+        if self.sentences.word(clause.verb) != "was" or self.sentences.below(clause.verb, "aux"):
+            return
+        who = self._subject(clause.subject, things=False)
+        for end in self.sentences.below(clause.verb, "attr"):
+            where = [place for via, place in self._after(end) if via in _WHERE]
+            nouns = [end, *self.sentences.below(end, "compound")]
+            kinds = {self.tokens[child].relation for child in self.sentences.children[end]}
+            plain = kinds <= {"det", "compound", "prep", "punct"}
+            if who is None or not plain or not any(map(self._employs, where)):
+                continue
+            work = named(self._text(min(nouns), end), "concept")
+            if {"a", "an"} & self.sentences.words_below(end, "det") and work is not None:
+                yield who, "worked_as", work
 
     def _attributes(self, clause: _Clause) -> Iterator[tuple[Party, str, Party]]:
         """What one has, and who is what to one: "my address is X", "X is our accountant"."""
@@ -408,6 +472,30 @@ class _Reader:
             value = self._value(end, favourite="favorite_" in (noun or "")) if noun else None
             if noun is not None and value is not None:
                 yield self.speaker, person_relation(f"has_{noun}"), value
+
+    def _favourites(self, verb: int) -> Iterator[tuple[Party, str, Party]]:
+        """What somebody likes best: "drawing flowers is one of my faves", "teal is my favorite"."""
+        if self.speaker is None or self.tokens[verb].lemma != "be" or not self._present(verb):
+            return
+        subjects = self.sentences.below(verb, "nsubj", "csubj")
+        if len(subjects) != 1 or subjects[0] > verb or self.sentences.below(verb, "neg"):
+            return
+        if self.tokens[verb].relation not in ("ROOT", "conj", "parataxis"):
+            return
+        for end in self.sentences.below(verb, "attr"):
+            nouns = [noun for via, noun in self._after(end) if via == "of"]
+            several = self.sentences.word(end) == "one" and len(nouns) == 1
+            if not self._is_favourite(nouns[0] if several else end, several=several):
+                continue
+            for target in self._targets(subjects[0], "any"):
+                yield self.speaker, LIKES, target
+
+    def _is_favourite(self, noun: int, *, several: bool) -> bool:
+        """Whether it is what the speaker likes best, told by that word alone or of several."""
+        if self.sentences.words_below(noun, "poss") != {"my"}:
+            return False
+        alone = self.tokens[noun].lemma in BEST
+        return alone or (several and bool(self.sentences.words_below(noun, "amod") & FAVOURITE))
 
     def _mine(self, index: int) -> str | None:
         """The noun of what is the speaker's, as it stands in a relation: `favorite_color`."""
@@ -439,7 +527,7 @@ class _Reader:
         """What an attribute is: a name, a number or an address, to the end of what hangs on it."""
         token = self.tokens[end]
         places = [place for place in range(end, len(self.tokens)) if self._hangs_on(place, end)]
-        first = min([end, *self.sentences.below(end, *_NAME_PARTS)])
+        first = min([end, *self.sentences.below(end, *NAME_PARTS)])
         text = self._text(first, places[-1] if places else end).strip(" .!,")
         telling = token.pos in ("PROPN", "NUM", "X") or any(map(str.isdigit, text)) or "@" in text
         if len(text) > _MAX_VALUE_CHARACTERS or not (telling or favourite):
@@ -489,6 +577,11 @@ class _Reader:
         head = self.tokens[self.tokens[index].head]
         if self.sentences.word(index) == "we" and head.lemma in HOUSEHOLD:
             return self.speaker
+        if (meant := self.people.meant(index)) is not None:
+            return meant
+        beside = self.sentences.below(index, "appos")
+        if len(beside) == 1 and beside[0] in self.people.kin:
+            return self.people.name(beside[0])
         if self.sentences.below(index, "conj", "appos", "relcl"):
             return None  # "Anna and I": each, or both together?
         after = index + 1
@@ -497,7 +590,11 @@ class _Reader:
         return self._name(index) or (self._phrase(index) if things else None)
 
     def _end(self, index: int, kind: Kind) -> Party | None:
+        if kind in ("name", "any") and (title := self._title(index)) is not None:
+            return title
         label = self.sentences.label(index)
+        if kind == "home":
+            return self._home(index)
         name = self._name(index)
         if kind == "place":
             return name if label in PLACES else None
@@ -511,16 +608,54 @@ class _Reader:
             return None
         return self._phrase(index)
 
+    def _whole(self, index: int) -> Party | None:
+        """A name of several words, one of which hangs on another by a preposition."""
+        span = self.sentences.span(index)
+        inside = [
+            child
+            for child in self.sentences.below(index, "prep")
+            if self.sentences.span(child) == span
+        ]
+        if span is None or not inside or len(inside) < len(self.sentences.below(index, "prep")):
+            return None
+        if self.sentences.below(index, "poss", "relcl") or span.label not in LABELS:
+            return None
+        text = self.sentences.text[span.start : span.end].strip()
+        mention = self.mentions.get(canonical_name(text))
+        return party_of(mention, text) if mention is not None else named(text, *LABELS[span.label])
+
+    def _title(self, index: int) -> Party | None:
+        """What is called by a title: "Dune", "a novel called "The Name of the Wind""."""
+        title = self.sentences.titles.get(index)
+        for called in self.sentences.below(index, "acl"):
+            for end in self.sentences.below(called, "oprd"):
+                title = title or self.sentences.titles.get(end)
+        return None if title is None else party_named(self.mentions, title)
+
+    def _home(self, index: int) -> Party | None:
+        """A place that one lives in: a name, whatever the recogniser takes it for."""
+        name, text = self._name(index), self.tokens[index].text
+        plain = self.tokens[index].pos == "PROPN" and not self.sentences.children[index]
+        written = text[:1].isupper() and len(text) >= MIN_NAME_CHARACTERS
+        if name is not None or not (plain and written) or self.sentences.label(index):
+            return name
+        return named(text, *LABELS["GPE"]) if index and self._is_preposition(index - 1) else None
+
+    def _is_preposition(self, index: int) -> bool:
+        return self.tokens[index].pos == "ADP"
+
     def _name(self, index: int) -> Party | None:
         """The name that a token is the head of."""
         token = self.tokens[index]
         label = self.sentences.label(index)
         if token.pos != "PROPN" or label in NO_NAMES or not token.text[:1].isupper():
             return None
+        if (whole := self._whole(index)) is not None:
+            return whole
         below = [self.tokens[child].relation for child in self.sentences.children[index]]
         if "poss" in below or "prep" in below or "relcl" in below:
             return None  # "Acme's office", "University of Oslo": not this name alone
-        parts = [index, *self.sentences.below(index, *_NAME_PARTS)]
+        parts = [index, *self.sentences.below(index, *NAME_PARTS)]
         first = min(parts)
         if any(self.tokens[i].relation not in ("compound", "flat") for i in range(first, index)):
             return None
@@ -612,7 +747,8 @@ class _Reader:
             return None
         if any(self.tokens[place].pos == "PUNCT" for place in range(index, last)):
             return None
-        return named(self._text(index, last), "concept")
+        text = self._text(index, last)
+        return named(text[:1].lower() + text[1:], "concept")
 
     def _aside(self, prep: int, verb: int, last: int) -> bool:
         """Whether the phrase can be left out: where and with whom, not "escaping *to*".

@@ -167,8 +167,8 @@ def _bare_words(text: EventText, spans: list[Span]) -> Iterator[_Candidate]:
 def summary(event: Event, text: EventText, analysis: Analysis) -> str:
     """One line of at most SUMMARY_CHARACTERS that says what happened.
 
-    Who said it and the most telling sentence; which tool was called with what, returned what or
-    failed why; for any other event its type and what it carries.
+    Who said it and all of it if it is short, else the most telling sentence; which tool was
+    called with what, returned what or failed why; for any other event its type and what it carries.
     """
     return cut(" ".join(_summary_line(event, text, analysis).split()), SUMMARY_CHARACTERS)
 
@@ -190,6 +190,8 @@ def _summary_line(event: Event, text: EventText, analysis: Analysis) -> str:
     if text.structured:
         return _after(event.event_type, _fields_line(text))
     message = text.kind in (EventKind.MESSAGE, EventKind.INSTRUCTION)
+    if message and len(who) + len(text.text) + len(": ") <= SUMMARY_CHARACTERS:
+        return _after(who, text.text)  # any sentence of it may be the one that is asked for
     return _after(who if message else event.event_type, _telling_sentence(text, analysis))
 
 

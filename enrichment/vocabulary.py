@@ -149,7 +149,7 @@ VAGUE_ADJECTIVES = word_set(
 """Adjectives that are left off the front of a noun phrase."""
 
 
-Kind = Literal["name", "place", "person", "phrase", "kept", "any"]
+Kind = Literal["name", "place", "home", "person", "phrase", "kept", "any"]
 
 
 class Pattern(NamedTuple):
@@ -157,8 +157,8 @@ class Pattern(NamedTuple):
 
     Attributes:
         relation: that it says.
-        target: what the object must be: a name (of a place, of a person), a plain noun phrase, one
-            of KEPT, or a name or phrase.
+        target: what the object must be: a name (of a place, of where one lives, of a person), a
+            plain noun phrase, one of KEPT, or a name or phrase.
         state: it holds until further notice, so only the present tense says it.
         reverse: the object is the source.
         things: the subject may be a plain noun phrase too.
@@ -182,10 +182,10 @@ PATTERNS: Final[Mapping[tuple[str, str], Pattern]] = {
     ("work", "for"): Pattern("works_at", state=True),
     ("work", "as"): Pattern("works_as", "phrase", state=True),
     ("work", "on"): Pattern("works_on", state=True),
-    ("live", "in"): Pattern("lives_in", "place", state=True),
+    ("live", "in"): Pattern("lives_in", "home", state=True),
     ("live", "at"): Pattern("has_address", "place", state=True),
-    ("reside", "in"): Pattern("lives_in", "place", state=True),
-    ("bear", "in"): Pattern("born_in", "place", passive=True),
+    ("reside", "in"): Pattern("lives_in", "home", state=True),
+    ("bear", "in"): Pattern("born_in", "home", passive=True),
     ("raise", "in"): Pattern("grew_up_in", "place", passive=True),
     ("grow", "in"): Pattern("grew_up_in", "place"),
     ("name", "after"): Pattern("named_after", "any", passive=True),
@@ -229,6 +229,13 @@ PATTERNS: Final[Mapping[tuple[str, str], Pattern]] = {
     ("buy", OBJECT): Pattern("bought", "any"),
     ("win", OBJECT): Pattern("won", "any"),
     ("read", OBJECT): Pattern("read"),
+    ("reading", OBJECT): Pattern("reads", state=True),
+    ("recommend", OBJECT): Pattern("recommended"),
+    ("avoid", OBJECT): Pattern("avoids", "any", state=True),
+    ("drive", OBJECT): Pattern("drives", "any", state=True),
+    ("sing", OBJECT): Pattern("sings", "phrase", state=True),
+    ("report", "to"): Pattern("reports_to", state=True),
+    ("obsess", "with"): Pattern(LIKES, "any", passive=True),
     ("watch", OBJECT): Pattern("watched"),
     ("meet", OBJECT): Pattern("met", "person"),
     ("start", OBJECT): Pattern("started", "any"),
@@ -255,17 +262,27 @@ ADJECTIVES: Final[Mapping[tuple[str, str], Pattern]] = {
     ("interested", "in"): Pattern("interested_in", "any", state=True),
     ("allergic", "to"): Pattern("allergic_to", "any", state=True),
     ("passionate", "about"): Pattern(LIKES, "any", state=True),
+    ("fond", "of"): Pattern(LIKES, "any", state=True),
+    ("obsessed", "with"): Pattern(LIKES, "any", state=True),
+    ("afraid", "of"): Pattern("afraid_of", "any", state=True),
+    ("scared", "of"): Pattern("afraid_of", "any", state=True),
+    ("terrified", "of"): Pattern("afraid_of", "any", state=True),
+    ("married", "to"): Pattern("married_to", "person", state=True),
     ("dependent", "on"): Pattern("depends_on", "any", state=True, things=True),
 }
 """What follows a form of "be": "I am allergic to nuts"."""
+STAYING: Final = Pattern("lives_in", "home", state=True)
+"""What it is to have been in a place since a year, or for years."""
 FAN = Pattern(LIKES, "any", state=True)
 """I am a (big) fan of …"""
 
 KEPT: Final = word_set(
-    "dog cat puppy kitten horse parrot son daughter brother sister wife husband fiance "
+    "dog cat puppy pup kitten kitty horse parrot son daughter brother sister wife husband fiance "
     "fiancee girlfriend boyfriend partner cousin uncle aunt niece nephew mother father mom "
     "dad grandmother grandfather grandma grandpa boss manager doctor therapist colleague "
-    "roommate neighbor neighbour car house garden allergy degree"
+    "roommate neighbor neighbour car house garden allergy degree friend flatmate housemate "
+    "classmate teammate supervisor teacher tutor coach dentist lawyer vet landlord landlady mentor "
+    "rabbit hamster pony tortoise stepson stepdaughter"
 )
 """Whom and what one has in a lasting way: "my dog Max" says `has_dog Max` wherever it stands."""
 MINE = word_set("my our")
@@ -273,13 +290,20 @@ STILL = word_set(
     "new current present full real home first favorite favourite preferred work office"
 )
 """What may stand before a noun that one has, without saying that it is no more."""
-FAVOURITE = word_set("favorite favourite preferred")
+FAVOURITE = word_set("favorite favourite preferred fave")
+BEST = word_set("favorite favourite fave")
+"""What one likes best, as a noun."""
 ATTRIBUTES = word_set("name number birthday address email phone")
 """What one tells of oneself in general terms, though these say little by themselves."""
+EMPLOYERS = word_set(
+    "company firm agency bank school hospital startup university office shop store factory lab "
+    "clinic restaurant newspaper college library"
+)
+"""For whom one works, where no name says it."""
 LONG_AGO = word_set("ago when then originally back before once after")
-HOUSEHOLD = word_set("live move reside")
+HOUSEHOLD = word_set("live move reside love enjoy have get")
 """What "we" do is done by who speaks, too."""
-DOING = word_set("likes dislikes started prefers")
+DOING = word_set("likes dislikes started prefers avoids afraid_of")
 """Relations whose object may be an activity."""
 
 MODALS = word_set(
@@ -288,6 +312,13 @@ MODALS = word_set(
 NEGATIONS = word_set("not n't n\u2019t never no hardly barely neither nor without")
 HEDGES = word_set("maybe perhaps possibly probably supposedly allegedly almost nearly")
 CONDITIONS = word_set("if whether unless suppose supposing imagine wish")
+PERFECT = word_set("have has 've \u2019ve")
+LONG = word_set("year years month months")
+"""What one has done something for, that has not ended."""
+REFUSED: Final = {"eat": "avoids", "drink": "avoids", "stand": "dislikes", "bear": "dislikes"}
+"""What one does not, or cannot: "he doesn't eat pork", "I can't stand noise"."""
+CANNOT = word_set("ca can cannot could")
+DOES = word_set("do does")
 QUOTES = frozenset('"“”«»')
 PRESENT_BE = word_set("am is are 'm 's 're \u2019m \u2019s \u2019re")
 PLACES = frozenset(("GPE", "LOC", "FAC"))
@@ -304,7 +335,7 @@ EMPTY_NOUNS = word_set(
     "blessing genius legend rock dream must joy treat delight challenge pleasure shame beauty "
     "mess friend lifesaver reminder difference number couple bunch step chance vibe vibes "
     "feeling feelings experience moment view views look sense example problem issue success "
-    "hit while"
+    "hit while classic"
 )
 ASIDE = word_set("with in on at during after before by")
 # Verbs that say little without what follows them: "I love going …", "I like to take …".
@@ -344,7 +375,8 @@ _SEMANTIC = (
     "studied_at graduated_from works_as visited moved_to comes_from belongs_to married_to "
     "has started painted joined attended adopted bought won read watched met studies collects "
     "volunteers_at interested_in allergic_to participated_in collaborated_with applied_to built "
-    "mentors avoids born_in grew_up_in named_after"
+    "mentors avoids born_in grew_up_in named_after reads recommended drives sings reports_to "
+    "afraid_of is_currently worked_as"
 )
 _TEMPORAL = "preceded_by followed_by happened_during"
 _CAUSAL = "caused triggered resulted_in led_to"
@@ -352,7 +384,7 @@ _ENTITY = "is_a part_of instance_of alias_of"
 _FUNCTIONAL = (
     "lives_in works_at located_in has_status has_state has_email has_name has_title has_phone "
     "has_address has_owner has_user has_version has_price has_membership has_priority has_type "
-    "called has_birthday"
+    "called has_birthday has_age"
 )
 
 RELATIONS: Final[dict[str, Relation]] = {

@@ -148,6 +148,14 @@ def _in_words(user: Party, relation: str, target: Party, *, is_anew: bool) -> st
     return words.replace(verb, f" {ANEW}{verb}", 1)[:MAX_FACT_CHARACTERS] if is_anew else words
 
 
+_POLITELY: Final = re.compile(
+    r"^(?P<when>from (?:now|today)(?: on)?),?\s+(?:can|could|would|will) you\s+(?:please\s+)?"
+    r"(?P<what>[a-z]+\s[^?\n]{3,120})\?$",
+    re.IGNORECASE,
+)
+"""What is asked for from now on is no question, however it is put."""
+
+
 class _Wish(NamedTuple):
     """What is asked for, and whether that takes the place of what was asked for before."""
 
@@ -158,6 +166,9 @@ class _Wish(NamedTuple):
 def _wish(sentence: Sentence) -> _Wish | None:
     """What a sentence asks for in general; None: it does not."""
     text, lead = _bare(sentence.text)
+    asked_politely = _POLITELY.match(text)
+    if asked_politely is not None:
+        return _Wish(f"{asked_politely['when']} {asked_politely['what']}", is_anew=True)
     sentence = sentence._replace(is_led=sentence.is_led or leads(lead))
     if text.endswith(":") or "?" in text or "\n" in text or len(text) > MAX_WISH_CHARACTERS:
         return None
@@ -256,7 +267,21 @@ def _asks(sentence: Sentence, begins: int) -> bool:
     told = any(token.text.lower() in _PERSONS for token in subjects)
     if not told and any(token.text.lower() in _OBLIGING for token in clause):
         return True
+    if _ordered_behind_case(sentence, clause):
+        return True
     return any(_is_asked_for(sentence, part) for part in _parts(clause))
+
+
+def _ordered_behind_case(sentence: Sentence, clause: Sequence[Token]) -> bool:
+    """Whether an order follows its case without a comma: "if it is late always write to me"."""
+    if not clause or clause[0].text.lower() not in _CASES:
+        return False
+    for token, order in pairwise(clause):
+        if token.text.lower() in ("always", "never") and _is_base(order):
+            place = sentence.tokens.index(order)
+            kinds = {sentence.tokens[child].relation for child in sentence.below(place)}
+            return order.relation == "ROOT" and kinds.isdisjoint(("nsubj", "nsubjpass", "aux"))
+    return False
 
 
 _PERSONS = word_set("i we you he she it they that this there")

@@ -9,7 +9,7 @@ from api.retrieval.durations import session_lasted, sessions_asked
 from api.retrieval.fact_words import in_words_of_records
 from api.retrieval.intent import PERSONAL
 from api.retrieval.open_answer import open_answer, open_asked, otherwise_meant
-from api.retrieval.person_ranking import preferred, profile_of, remarked
+from api.retrieval.person_ranking import preferred, profile_of, remarked, stated_by_fact
 from api.retrieval.personal import OF_LINES
 from api.retrieval.persons import Asking, PersonAsked, Persons, person_answer
 from api.retrieval.plan import Operator, Plan, plan_of
@@ -78,6 +78,7 @@ def told(
 
 def _of_persons(persons: Persons, question: PersonAsked, answer: StoryAnswer) -> StoryAnswer:
     """What stories told, in the order of what is known of whom it is asked about."""
+    answer = stated_by_fact(persons, question, answer)
     if question.plan.operator is Operator.PREFERENCE:
         return preferred(persons, question, answer)
     return remarked(persons, question, answer)

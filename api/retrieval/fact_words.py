@@ -47,6 +47,10 @@ _ASKED_AS: Final[Mapping[str, str]] = {
 
 
 WISHES: Final = ("prefers", "avoids")
+_FILLING: Final = frozenset(
+    map(stem_in, ("who", "name", "kind", "sort", "now", "current", "currently", "today"))
+)
+"""What a question may have beside what it asks for."""
 _BY_ANOTHER_WORD: Final = 0.9
 _ASKS_PLACE: Final = re.compile(r"(?<!\w)(?:in|on|at|to)\s+(?:which|what)(?!\w)", re.IGNORECASE)
 _ASKING: Final = frozenset(word for words in _ASKED_AS.values() for word in words.split())
@@ -92,6 +96,23 @@ def asked_share(stems: frozenset[str], relation: str, ends: tuple[str, str]) -> 
         # of two wishes about the same the newer counts, however they are worded
         return by_relation / 2 + (0.0 if target.isdisjoint(wanted - others) else 0.5)
     return by_relation / 2 + _shared(wanted, named | others | target) / len(wanted) / 2
+
+
+def says_all(stems: frozenset[str], relation: str, target: str) -> bool:
+    """Whether a fact is all that a question asks for: each of its words is one of the relation's.
+
+    Args:
+        stems: of the question, without the name of whom it is about.
+        relation: of the fact.
+        target: what it leads to.
+    """
+    itself = frozenset(_words(relation))
+    telling = stems - _FILLING
+    if relation in WISHES or not telling or not itself:
+        return False
+    others = asked_as(relation)
+    known_words = itself | others | frozenset(map(stem_in, words_in(target.lower())))
+    return bool(telling & (itself | others)) and telling <= known_words
 
 
 def _shared(stems: AbstractSet[str], others: AbstractSet[str]) -> int:

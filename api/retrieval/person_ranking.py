@@ -6,13 +6,21 @@ themselves, is known without it: the one is a fact, the other is said and nothin
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
 import numpy
 
-from api.retrieval.fact_words import WISHES
-from api.retrieval.personal import Known, lines_answer, profile_lines, telling_of
+from api.retrieval.fact_words import WISHES, in_words_of_records, question_stems, says_all
+from api.retrieval.personal import (
+    Known,
+    Topic,
+    lines_answer,
+    others_lines,
+    profile_lines,
+    telling_of,
+)
 from api.retrieval.persons import (
     PersonAsked,
     Persons,
@@ -32,6 +40,14 @@ from pipelines.columns.records import Stories
 
 OVERRULED: Final = 0.15
 """So much more than a wish, and a remark that stories told first is asked for instead."""
+NO_TOPIC: Final = Topic(frozenset(), {}, {})
+_ASKS_OTHERWISE: Final = re.compile(
+    r"^\W*(?:why|when|since|until|how\s+(?!old)|is|are|does|do|did|can|am|has|have)\b"
+    r"|\b(?:not|n't|never|before|used|did|had|former|previous|said|say|told|tell)\b"
+    r"|n['\u2019]t\b",
+    re.IGNORECASE,
+)
+"""What a fact that holds does not answer by what it leads to."""
 SAID_ENOUGH: Final = 0.5
 """Share of the words of a question by which something is known to be what it asks for."""
 _BY_THE_WAY: Final = frozenset(
@@ -44,11 +60,11 @@ def profile_of(persons: Persons, question: PersonAsked, answer: StoryAnswer) -> 
     """A profile that stories told, with what is derived of the person."""
     is_told = isinstance(answer.value, list)
     terms = story_terms(question.asking.query, question.plan)
-    if not (is_told or question.asking.intent or terms.identifiers):
-        return answer  # what was done by and for somebody
     person = known_of(persons, question)
     if person is None:
         return answer
+    if not (is_told or question.asking.intent or terms.identifiers):
+        return _of_talk(persons, answer, person)
     is_called_so = not person.names.isdisjoint(map(canonical_name, terms.identifiers))
     if not (is_told or question.asking.intent or is_called_so):
         return answer  # records of something else
@@ -63,6 +79,47 @@ def profile_of(persons: Persons, question: PersonAsked, answer: StoryAnswer) -> 
     if not is_told:
         return answer  # the record of them stays in front
     return _ordered(answer, _in_profile(persons, question, answer, person))
+
+
+def _of_talk(persons: Persons, answer: StoryAnswer, person: Known) -> StoryAnswer:
+    """Who somebody is to others, where people talk; else what was done by and for them."""
+    lines = [] if answer.decides else others_lines(person)
+    if not lines:
+        return answer
+    lines += profile_lines(person._replace(of_others=()), NO_TOPIC)
+    return answer._replace(
+        confidence=max(answer.confidence, persons.threshold),
+        value=[line.text for line in lines],
+        evidence=[line.event_id for line in lines],
+    )
+
+
+def stated_by_fact(persons: Persons, question: PersonAsked, answer: StoryAnswer) -> StoryAnswer:
+    """What a fact of whom it is asked about says, where people talk and it says all of it."""
+    query = question.asking.query
+    if answer.decides or answer.value is not None or _ASKS_OTHERWISE.search(query):
+        return answer
+    person = known_of(persons, question)
+    if person is None:
+        return answer
+    names = _stems_of_names(person)
+    versions = [query, in_words_of_records(query) or query]
+    stems = [question_stems(one) - names for one in versions]
+    best = [
+        fact
+        for fact in person.facts
+        if any(says_all(one, fact.properties["relation"], fact.target.name) for one in stems)
+        and not _stems_in(fact.target.name) <= stems[0]  # it says more than the question
+    ]
+    if not best:
+        return answer
+    best.sort(key=lambda fact: -fact.properties["valid_from"])
+    front = list(dict.fromkeys(fact.properties["event_id"] for fact in best))
+    return answer._replace(
+        confidence=max(answer.confidence, persons.threshold),
+        value=", ".join(dict.fromkeys(fact.target.name for fact in best)),
+        evidence=front,
+    )
 
 
 def _ordered(answer: StoryAnswer, order: Sequence[str]) -> StoryAnswer:
@@ -136,6 +193,10 @@ def _wished(
         names=_stems_of_names(person),
         vector=question.vector,
     )
+
+
+def _stems_in(text: str) -> frozenset[str]:
+    return frozenset(stem_in(word) for word in words_in(text.lower()))
 
 
 def _stems_of_names(person: Known) -> frozenset[str]:

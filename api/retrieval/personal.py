@@ -96,6 +96,7 @@ class Known(NamedTuple):
         traits: that hold.
         name: as it is shown.
         former: ids of the events that state wishes in whose place the person told others.
+        of_others: facts that hold of others and lead to the person: "Mia has sister Ana".
     """
 
     names: frozenset[str]
@@ -103,6 +104,7 @@ class Known(NamedTuple):
     traits: Sequence[Trait]
     name: str
     former: frozenset[str] = frozenset()
+    of_others: Sequence[FactRow] = ()
 
     @property
     def proofs(self) -> list[str]:
@@ -368,6 +370,15 @@ def lines_answer(plan: Plan, lines: Sequence[Line]) -> StoryAnswer:
     )
 
 
+def others_lines(person: Known) -> list[Line]:
+    """Who somebody is to others, the newest first."""
+    newest = sorted(person.of_others, key=lambda fact: (-fact.properties["valid_from"], fact.key))
+    return [
+        line._replace(text=f"{one_line(fact.source.name)} {line.text}")
+        for fact, line in zip(newest, map(_fact_line, newest), strict=True)
+    ]
+
+
 def telling_of(person: Known) -> list[FactRow]:
     """The facts that say more of a person than what they are called."""
     return [
@@ -390,7 +401,13 @@ def profile_lines(person: Known, topic: Topic) -> list[Line]:
     ended = (_wish_line(fact) for fact in wishes if _is_former(fact, person))
     derived = _best(_traits(person, topic))[:MAX_DERIVED]
     before = (line._replace(text=f"before that {line.text}") for line in ended)
-    return [*map(_fact_line, facts), *map(_wish_line, current), *derived, *before]
+    return [
+        *others_lines(person),
+        *map(_fact_line, facts),
+        *map(_wish_line, current),
+        *derived,
+        *before,
+    ]
 
 
 def _is_former(fact: FactRow, person: Known) -> bool:

@@ -30,7 +30,7 @@ from api.retrieval.wish_answer import replaced, stated
 from consolidation.habits import PERSON
 from enrichment.names import canonical_name, components, user_entity_id
 from enrichment.stems import words_in
-from enrichment.vocabulary import word_set
+from enrichment.vocabulary import KEPT, word_set
 from pipelines.columns.reads import ColumnReads, Wanted
 from pipelines.columns.records import OpenAsked, Stories
 from pipelines.graph.reader import GraphNode, GraphRead
@@ -155,12 +155,22 @@ def known_of(persons: Persons, question: PersonAsked) -> Known | None:
             facts=[fact for fact in facts if fact.source.entity_id in ids],
             traits=[_trait(one) for one in traits if one.properties["holds_until"] > now_ms],
             name=", ".join(dict.fromkeys(one.name for one in members)),
+            of_others=[
+                fact
+                for fact in facts
+                if fact.source.entity_id not in ids and _has_whom(fact.properties["relation"])
+            ],
         )
 
     person = persons.graph(ask)
     wishes = stated(person.facts)
     former = (wishes[place].event_id for place in replaced(wishes, persons.reads))
     return person._replace(former=frozenset(former))
+
+
+def _has_whom(relation: str) -> bool:
+    """Whether a relation says who somebody is to another: `has_sister`."""
+    return relation.startswith("has_") and relation.removeprefix("has_") in KEPT
 
 
 def _trait(node: GraphNode) -> Trait:

@@ -41,7 +41,7 @@ from api.retrieval.story_terms import COUNTED, VALUES, StoryTerms
 from consolidation.decay import DecayWeights
 from enrichment.stems import stem_in, words_in
 from enrichment.vocabulary import relation_words
-from pipelines.columns.records import Array, Stories
+from pipelines.columns.records import MESSAGE, Array, Stories
 from pipelines.graph.rows import is_event
 
 ACTS_SHARE: Final = 0.05
@@ -111,8 +111,10 @@ def story_answer(
         confidence=confidence,
         order=ids,
         relevance=dict(zip(ids, worth.tolist(), strict=True)),
-        type="list" if plan.operator in _LISTED else _type(plan),
-        value=_value(stories, features, plan, order, evidence=evidence, zone=zone),
+        type="list" if plan.operator in _LISTED or _asks_promises(plan, terms) else _type(plan),
+        value=None
+        if _is_said(stories, features, plan, int(order[0]))
+        else _value(stories, features, plan, order, evidence=evidence, zone=zone),
         evidence=[stories.ids[place] for place in evidence.tolist()],
         decides=decides,
         explained={
@@ -279,6 +281,18 @@ def _decides(stories: Stories, features: Features, plan: Plan) -> bool:
     if plan.operator in ORDER and features.is_bare:
         return True
     return plan.operator is Operator.SUMMARY and bool(stories.in_session.any())
+
+
+def _asks_promises(plan: Plan, terms: StoryTerms) -> bool:
+    """Whether all is asked for that was promised."""
+    return plan.operator is Operator.PROMISE and terms.is_topicless
+
+
+def _is_said(stories: Stories, features: Features, plan: Plan, best: int) -> bool:
+    """Whether the words of somebody are the answer: who said them, and when, is of these alone."""
+    asks = plan.operator in (Operator.ACTOR, Operator.TIME) and not plan.lasting
+    talk = not _decides(stories, features, plan) and int(stories.kind[best]) == MESSAGE
+    return asks and talk and not features.facts
 
 
 def _fits(stories: Stories, features: Features, plan: Plan, best: int) -> bool:

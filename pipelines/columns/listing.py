@@ -10,8 +10,9 @@ from typing import Final
 import numpy
 
 from enrichment.act_names import base, of_tool, of_type, says_verb
-from enrichment.event_kinds import FAILED, TOOL_USE, EventKind
+from enrichment.event_kinds import FAILED, TOOL_USE, EventKind, type_words
 from enrichment.stems import stem_in, words_in
+from enrichment.vocabulary import VOICELESS
 from pipelines.columns.records import ListAsked, Listed
 from pipelines.columns.tables import NOBODY, Array, Bits, Rows
 from pipelines.columns.view import View
@@ -19,6 +20,7 @@ from projections.events import LAST_MS
 
 MAX_LISTED: Final = 100
 """Events of a list; all are counted."""
+_ASSISTANT: Final = "assistant"
 _ACTING: Final = r" (?:did|does|do|has|have|had|by|from|of) (?:the |our )?{name} "
 """How an agent is asked for whose name is a word that may mean something else, too."""
 
@@ -213,6 +215,23 @@ def who(view: View, column: str, kinds: Iterable[EventKind]) -> list[int]:
     table = view.tenant.events.table
     chosen = numpy.isin(table["kind"], numbers_of_kinds(view, kinds)) & view.seen
     return different(table[column][chosen])
+
+
+def assistants(view: View) -> list[int]:
+    """Numbers of the authors who speak as an assistant: by their name or by their event's type.
+
+    One that uses tools is known by that; one that only talks is a person no more.
+    """
+    table, names = view.tenant.events.table, view.tenant.events.names
+    types = [
+        number
+        for number in who(view, "type", (EventKind.MESSAGE,))
+        if _ASSISTANT in type_words(names.text(number) or "")
+    ]
+    of_type = table["author"][numpy.isin(table["type"], types) & view.seen]
+    authors = who(view, "author", (EventKind.MESSAGE,))
+    called = [one for one in authors if (names.text(one) or "").lower() in VOICELESS]
+    return [*called, *different(of_type)]
 
 
 def failures(view: View) -> Bits:

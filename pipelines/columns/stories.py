@@ -23,6 +23,7 @@ from pipelines.columns.entities import Fact
 from pipelines.columns.listing import (
     agents_named,
     apart,
+    assistants,
     failures,
     holding,
     in_windows,
@@ -61,7 +62,7 @@ class _Telling:
         self._text = apart(question.text)
         self._facts: list[StoryFact] = []
         self._leads_to: dict[int, int] = {}
-        self._acting = who(view, "agent", TOOL_USE)
+        self._acting = [*who(view, "agent", TOOL_USE), *assistants(view)]
         self._sessions = {
             number for one in question.sessions if (number := names.find(one)) != NOBODY
         }

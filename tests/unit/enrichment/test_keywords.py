@@ -77,7 +77,7 @@ def test_a_text_without_content_has_no_keywords() -> None:
     [
         (
             {"payload": {"role": "user", "content": "Hey Mel! I joined a mentorship program."}},
-            "agent-1: I joined a mentorship program.",
+            "agent-1: Hey Mel! I joined a mentorship program.",
         ),
         (
             {
@@ -135,6 +135,10 @@ def test_a_summary_says_who_and_what(fields: dict[str, Any], expected: str) -> N
     assert summary(made, event_text(made), Analysis()) == expected
 
 
+LONG = "\n" + "Oh yes. " * 30
+"""Behind a message, so that it does not fit; it says nothing."""
+
+
 @pytest.mark.parametrize(
     ("said", "expected"),
     [
@@ -147,13 +151,18 @@ def test_a_summary_says_who_and_what(fields: dict[str, Any], expected: str) -> N
         ("Here it is:\n- **Flight**: HAT123 from Boston", "Flight: HAT123 from Boston"),
     ],
 )
-def test_the_most_telling_sentence_is_chosen(said: str, expected: str) -> None:
-    made = event(payload={"role": "user", "content": said}, agent_id="ana")
+def test_the_most_telling_sentence_of_a_long_message_is_chosen(said: str, expected: str) -> None:
+    made = event(payload={"role": "user", "content": said + LONG}, agent_id="ana")
     assert summary(made, event_text(made), Analysis()) == f"ana: {expected}"
 
 
+def test_a_message_that_fits_is_told_whole() -> None:
+    made = event(payload={"role": "user", "content": "She's nine. A grey tabby."}, agent_id="ana")
+    assert summary(made, event_text(made), Analysis()) == "ana: She's nine. A grey tabby."
+
+
 def test_sentences_are_those_of_the_analysis() -> None:
-    made = event(payload={"role": "user", "content": AGENCY}, agent_id="ana")
+    made = event(payload={"role": "user", "content": AGENCY + LONG}, agent_id="ana")
     actual = summary(made, event_text(made), analysis_of(AGENCY, AGENCY_TAGS))
     assert actual == "ana: I applied to adoption agencies!"
 

@@ -314,3 +314,13 @@ def test_what_says_a_fact_about_what_is_named_is_told_to_who_may_see_it() -> Non
     assert told(tenant, "bob", **asked).facts == []
     assert told(tenant, "bob", **asked).ids == []
     assert told(tenant, "ann", text=" what is gateway limit ").facts == []
+
+
+def test_an_assistant_that_only_talks_is_no_person() -> None:
+    tenant = made(
+        {"event_type": "message.user", "agent_id": "ana", "text": "will you?"},
+        {"event_type": "message.assistant", "agent_id": "helper", "text": "I will"},
+        {"event_type": "message.agent", "agent_id": "assistant", "text": "so will I"},
+    )
+    persons = by_id(told(tenant, hits=["e0"]), "person")
+    assert persons == {"e0": True, "e1": False, "e2": False}

@@ -1,0 +1,136 @@
+"""What people said is an answer: not their question, but what was said to it, and when. Pure.
+
+Where tools were used, a record says who and when. Where people talk, somebody tells of others, and
+on another day: so the words are the answer, and a time is one that they name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Final
+
+from api.record_values import summary_of
+from api.retrieval.time_spans import TimeSpan, time_spans
+from api.retrieval.time_windows import exact_windows
+from api.schemas import Node
+from enrichment.event_kinds import EventKind
+from projections.events import timestamp_ms
+
+_LOOKED_AT: Final = 5
+"""Events at the head of an answer, of which one may be the question that another one answers."""
+_SOON_MS: Final = 600_000
+"""Within which a question is answered."""
+_SENTENCE: Final = re.compile(r"[^.!?]+[.!?]*")
+_TAG: Final = re.compile(
+    r",\s*(?:did|do|does|is|are|was|were|have|has|will|would|can|could|should|right|ok|okay|no"
+    r"|isn't|don't|didn't|won't)\b[^,.!?]{0,30}\?+$",
+    re.IGNORECASE,
+)
+"""A question behind what somebody tells: "he is leaving, did you know?"."""
+_UNMARKED: Final = re.compile(
+    r"^\W*(?:(?:and|so|but|or|ok|okay)\s+)?(?:who(?!\s+knows)(?:['\u2019]s|\s+\w+)"
+    r"|(?:what|where|when|why|which(?:\s+\w+)?|how(?:\s+\w+)?)(?:['\u2019]s|\s+(?:is|are|was|were"
+    r"|do|does|did|will|would|can|could|should))\s"
+    r"|(?:do|does|did|are|is|was|were|have|has|can|could|will|would)\s+(?:you|he|she|they|we|it)\b)",
+    re.IGNORECASE,
+)
+"""How a question begins that is written without its mark."""
+_MOST_BESIDE_IT: Final = 3
+_PAST: Final = re.compile(
+    r"\b(?:yesterday|today|tonight|this\s+morning|last|past|ago|earlier|(?:19|20)\d\d)\b",
+    re.IGNORECASE,
+)
+"""That a time is not ahead, or in which year it is."""
+_YEAR: Final = re.compile(r"\b(?:19|20)\d\d\b")
+_DAY: Final = timedelta(days=1)
+_WEEK: Final = timedelta(days=7)
+_SHORTEST_MONTH: Final = timedelta(days=28)
+_LONGEST_MONTH: Final = timedelta(days=31)
+_SHORTEST_YEAR: Final = timedelta(days=365)
+
+
+def is_said(node: Node) -> bool:
+    """Whether it is what somebody said."""
+    return node.attributes.get("kind") == EventKind.MESSAGE
+
+
+def only_asks(text: str) -> bool:
+    """Whether a message tells nothing but a few words beside its question."""
+    _, _, words = text.partition(": ")
+    sentences = [one.strip() for one in _SENTENCE.findall(words)]
+    told = [one for one in sentences if not _asks(one)]
+    asks = bool(sentences) and _asks(sentences[-1])
+    return asks and all(len(one.split()) <= _MOST_BESIDE_IT for one in told)
+
+
+def _asks(sentence: str) -> bool:
+    if _UNMARKED.match(sentence) and not sentence.endswith("!"):
+        return True
+    return sentence.endswith("?") and _TAG.search(sentence) is None
+
+
+def said_first(events: Mapping[str, Node]) -> list[str]:
+    """The first of some events that tells something: of a question what was said to it.
+
+    Args:
+        events: that are shown by id, the best first.
+    """
+    first = next(iter(events.values()), None)
+    if first is None or not _is_question(first):
+        return list(events)[:1]
+    looked_at = list(events.values())[:_LOOKED_AT]
+    answers = [node for node in looked_at if _answers(node, first)]
+    telling = [node for node in looked_at if not _is_question(node)]
+    chosen = sorted(answers, key=_at_ms)[:1] or telling[:1] or [first]
+    return [chosen[0].node_id]
+
+
+def _is_question(node: Node) -> bool:
+    return is_said(node) and only_asks(summary_of(node) or "")
+
+
+def _answers(node: Node, question: Node) -> bool:
+    """Whether somebody else said it soon after a question, in the same session."""
+    same = node.provenance.session_id == question.provenance.session_id
+    waited = _at_ms(node) - _at_ms(question)
+    other = node.provenance.agent_id != question.provenance.agent_id
+    return same and other and 0 < waited <= _SOON_MS and not _is_question(node)
+
+
+def _at_ms(node: Node) -> int:
+    at = node.provenance.occurred_at
+    return 0 if at is None else timestamp_ms(at)
+
+
+def said_time(node: Node, zone: tzinfo) -> str | None:
+    """The one time that a message tells of, as exactly as it does; None: it tells of none.
+
+    Read off are days before it ("yesterday" is the day before it was said), its own, and what has
+    a year. Whether "on Monday" is behind or ahead only the words tell, so these are the answer.
+    """
+    text, at_ms = summary_of(node) or "", _at_ms(node)
+    windows = exact_windows(text, at_ms, zone)
+    spans = [one.span for one in windows] or [*time_spans(text, at_ms)]
+    named = [one.text for one in windows] or [text]
+    if not spans:
+        return datetime.fromtimestamp(at_ms / 1_000, UTC).astimezone(zone).isoformat()
+    beside = any(year not in " ".join(named) for year in _YEAR.findall(text))
+    if beside or len(set(spans)) > 1 or not all(map(_PAST.search, named)):
+        return None
+    return _in_words(spans[0], zone)
+
+
+def _in_words(span: TimeSpan, zone: tzinfo) -> str | None:
+    first = datetime.fromtimestamp(span.first_ms / 1_000, UTC).astimezone(zone)
+    lasts = timedelta(milliseconds=span.end_ms - span.first_ms)
+    if lasts <= _DAY:
+        return f"{first:%Y-%m-%d}"
+    if lasts <= _WEEK:
+        return f"{first:%Y-%m-%d}/{first + lasts - _DAY:%Y-%m-%d}"
+    if _SHORTEST_MONTH <= lasts <= _LONGEST_MONTH and first.day == 1:
+        return f"{first:%Y-%m}"
+    if lasts >= _SHORTEST_YEAR and (first.month, first.day) == (1, 1):
+        return f"{first:%Y}"
+    return None
