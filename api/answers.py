@@ -368,7 +368,7 @@ def subgraph_response(
         **judged(page.story, context.settings.answer_threshold),
     )
     if page.story is not None:
-        response.answer = answer = answer_of(page.story, response, page.summary)
+        response.answer = answer = answer_of(page.story, response, page.summary, page.texts)
         response.meta.count = answer.value if answer.type == "count" else None
     return response
 

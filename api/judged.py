@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
-from api.record_values import counted, summary_of, value_of
+from api.record_fields import Shown, said_by, summary_of
+from api.record_values import counted, each_of, value_of
 from api.retrieval.intent import PERSONAL
 from api.retrieval.narrative import AnswerHead
 from api.retrieval.plan import Operator
+from api.retrieval.promising import promised_in
 from api.retrieval.story_result import StoryAnswer
 from api.schemas import Answer, AtlasResponse, Edge, Node, PlanReport
 from enrichment.event_kinds import FAILED, EventKind
@@ -52,39 +55,71 @@ _SAID_OF_WHOM: Final = (Operator.ACTOR, Operator.TIME)
 """Who did it and when it was is known of each event; a record says more."""
 
 
-def answer_of(story: StoryAnswer, response: AtlasResponse, summary: str | None) -> Answer:
+def answer_of(
+    story: StoryAnswer,
+    response: AtlasResponse,
+    summary: str | None,
+    texts: Mapping[str, str] = MappingProxyType({}),
+) -> Answer:
     """The value with its proof; where nothing is known, the number and the list of nothing.
 
     Args:
         story: what stories say.
         response: with its nodes, edges and `meta`.
         summary: of the session that a summary was asked of; None: there is none.
+        texts: what the first events say as a whole, by id.
     """
     if not response.meta.answered:
         empty = {"count": 0, "list": []}.get(story.type)
         return Answer(type=story.type, value=empty, evidence=[])
     value, evidence = story.value, story.evidence
     events = {node.node_id: node for node in response.nodes if node.type == EVENT.label}
+    shown = Shown(events, texts)
     if value is None and summary is not None:
         value = summary
     if not story.decides and value is None:
         evidence = list(events)[:1]
     if story.type == "count":
-        value, evidence = counted(story, events)
+        value, evidence = counted(story, shown)
     elif (value is None or story.plan.operator in _SAID_OF_WHOM) and (
-        recorded := value_of(story.plan, evidence, events)
+        recorded := value_of(story.plan, evidence, shown)
     ):
         value, evidence = recorded.value, list(dict.fromkeys((*recorded.evidence, *evidence)))
+    if story.plan.operator is Operator.PROMISE and value is None:
+        value, evidence = _promised(evidence, shown)
     if value is None and story.type == "list":
-        shown = filter(None, (events.get(one) for one in evidence))
-        value = list(filter(None, map(summary_of, shown)))
+        listed = filter(None, (events.get(one) for one in evidence))
+        value = each_of(story.plan, evidence, shown) or list(filter(None, map(summary_of, listed)))
     if value is None and evidence and (first := events.get(evidence[0])) is not None:
-        told = [first]
-        if story.plan.operator is Operator.CAUSE:
-            told += _behind(first, events, response.edges)
-        evidence = [*(node.node_id for node in told), *evidence[1:]]
+        told = _with_causes(story, first, shown, response.edges)
+        evidence = list(dict.fromkeys([*(node.node_id for node in told), *evidence[1:]]))
         value = " \u2190 ".join(filter(None, map(summary_of, told))) or None
     return Answer(type=story.type, value=value, evidence=evidence[:MAX_EVIDENCE])
+
+
+def _promised(evidence: list[str], shown: Shown) -> tuple[Any, list[str]]:
+    """The sentences that promise something, of several a list, and the events that have them.
+
+    Where none does in so many words, the first event speaks for itself.
+    """
+    told = {
+        one: words
+        for one in evidence
+        if one in shown.events and (words := promised_in(said_by(shown.events[one], shown)))
+    }
+    if not told:
+        return None, evidence[:1]
+    return [*told.values()] if len(told) > 1 else next(iter(told.values())), [*told]
+
+
+def _with_causes(
+    story: StoryAnswer, first: Node, shown: Shown, edges: Sequence[Edge]
+) -> list[Node]:
+    """The first event; where its cause is asked for, with what led to it."""
+    if story.plan.operator is not Operator.CAUSE:
+        return [first]
+    decided = [shown.events[one] for one in story.evidence[1:2] if one in shown.events]
+    return [first, *(_behind(first, shown.events, edges) or decided)]
 
 
 def _behind(head: Node, events: Mapping[str, Node], edges: Sequence[Edge]) -> list[Node]:

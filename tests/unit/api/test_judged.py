@@ -26,7 +26,7 @@ def response(*edges: tuple[str, str], answered: bool = True) -> AtlasResponse:
             node_id=name,
             type=EVENT.label,
             attributes={"summary": summary, "kind": kind, "status": status},
-            provenance=partly(NodeProvenance, session_id="s"),
+            provenance=partly(NodeProvenance, session_id="s", occurred_at=None),
             scores=partly(Scores, relevance_score=0.9),
         )
         for name, (summary, kind, status) in TOLD.items()
@@ -126,7 +126,7 @@ def returned(summary: str) -> AtlasResponse:
         node_id="twice",
         type=EVENT.label,
         attributes={"summary": summary, "tool_name": tool},
-        provenance=partly(NodeProvenance, session_id="s"),
+        provenance=partly(NodeProvenance, session_id="s", occurred_at=None),
         scores=partly(Scores, relevance_score=0.9),
     )
     return partly(AtlasResponse, nodes=[node], edges=[], meta=partly(Meta, answered=True))
