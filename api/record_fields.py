@@ -16,6 +16,9 @@ _SHORTEST: Final = 3
 """Letters of a word that two names share the beginning of."""
 
 
+_SEVERAL: Final = 2
+
+
 class Shown(NamedTuple):
     """The events that an answer shows by id, the best first, and what they say as a whole."""
 
@@ -122,8 +125,11 @@ def stems_of(text: str) -> frozenset[str]:
 
 
 def _is_said(value: str, stems: frozenset[str]) -> bool:
-    words = [word for word in words_in(value.lower()) if word not in STOP_WORDS]
-    return bool(words) and all(stem_in(word) in stems for word in words)
+    words = words_in(value.lower())
+    telling = [word for word in words if word not in STOP_WORDS]
+    if not telling and len(words) < _SEVERAL:  # `yes` is said by no question
+        return False
+    return all(stem_in(word) in stems for word in telling or words)
 
 
 def is_record_of(node: Node, identifier: str, shown: Shown) -> bool:

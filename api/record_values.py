@@ -224,7 +224,7 @@ def _asked_by_name(plan: Plan, evidence: list[str], shown: Shown) -> Value | Non
 
 def _measured(measure: str, fields: Iterable[Field]) -> Value | None:
     """The number under a name of what a word asks the measure of: `size_mb`."""
-    names = _MEASURES.get(measure, frozenset())
+    names = frozenset(map(_meaning, _MEASURES.get(measure, ())))
     for field in fields:
         if not names.isdisjoint(map(_meaning, field.words)) and _AMOUNT.fullmatch(field.value):
             return Value(field.value, [field.node_id])

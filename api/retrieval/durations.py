@@ -92,12 +92,10 @@ def stretch(stories: Stories, features: Features, plan: Plan, best: int) -> Arra
         failed = stories.failed & (stories.story == stories.story[best])
         failed &= stories.occurred_ms <= stories.occurred_ms[outcome]
         start = int(numpy.flatnonzero(failed)[0]) if failed.any() else -1
-    if start >= 0 and start != outcome:
-        return numpy.array([start, outcome])
-    return _from_type_to_type(stories, features)
+    return numpy.array([start, outcome]) if start >= 0 and start != outcome else None
 
 
-def _from_type_to_type(stories: Stories, features: Features) -> Array | None:
+def from_type_to_type(stories: Stories, features: Features) -> Array | None:
     """From the first to the last event of what a question names, whose types are of one thing.
 
     `alert.raised` until `alert.resolved`, both of the same alert.

@@ -57,7 +57,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
             r"in\s+how\s+many\s+(?:cases|instances|sessions|occasions)(?:\s+(?:was|is)\s+it(?:\s+that)?)?",
             r"on\s+how\s+many\s+(?:occasions|days)",
             r"count\s+(?:how\s+(?:often|many(?:\s+times)?)|the\s+(?:times|number|occurrences|cases)|all|every|up)?(?:\s+(?:that|of))?",
-            r"how\s+many\s+(?=\w+(?:\s+(?:have|has|had))?\s+(?:failed|went\s+wrong|did\s+not\s+work)\b)",
+            r"how\s+many(?=\s+\w+(?:\s+(?:have|has|had))?\s+(?:failed|went\s+wrong|did\s+not\s+work)\b)",
             r"how\s+many\s+(?:failures|errors|attempts|failed\s+\w+|calls|incidents|cases|occurrences|outages|retries|crashes|time-?outs)",
             r"how\s+many\s+(?:(?:different\s+)?tools?(?:\s+calls)?|messages|questions|events|commands|decisions)(?:\s+(?:was|were|are|did|do|does|have|has|had)(?:\s+there)?)?(?:.*?\b(?:called|used|run|made|asked|sent|wrote|written))?",
         ),

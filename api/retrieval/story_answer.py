@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy
 
-from api.retrieval.durations import duration_text, stretch
+from api.retrieval.durations import duration_text, from_type_to_type, stretch
 from api.retrieval.plan import Operator, Plan
 from api.retrieval.story_acts import OF_ACTS, is_around
 from api.retrieval.story_evidence import (
@@ -148,6 +148,9 @@ def _proof(
     proof = _of_operator(stories, features, terms, plan=plan, order=order)
     if not plan.lasting:
         return proof
+    ends = from_type_to_type(stories, features)
+    if ends is not None and plan.operator is Operator.TIME:
+        return _Proof(_in_front(ends, order), ends, is_known=True, is_exact=True)
     between = stretch(stories, features, plan, int(order[0]))
     if between is None:
         return proof._replace(is_known=False)
@@ -182,8 +185,9 @@ def _of_operator(
 def _of_topic(
     stories: Stories, features: Features, terms: StoryTerms, *, plan: Plan, order: Array
 ) -> _Proof:
-    if plan.operator is Operator.ACTOR and len(told := told_by_agent(stories, features, terms)):
-        return _Proof(_in_front(told, order), told[:1])
+    if plan.operator is Operator.ACTOR:
+        told = told_by_agent(stories, features, terms, int(order[0]))
+        order = _in_front(told, order)
     if plan.operator is Operator.WINDOW and plan.spans:
         return _of_time(stories, features, terms, plan=plan, order=order)
     if plan.operator in VALUES and (asks_for_record(terms) or not features.facts):

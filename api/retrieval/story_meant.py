@@ -23,7 +23,7 @@ def failure_meant(
     """The failure that a question asks the cause of, where what was found first is none of it.
 
     One that says all identifiers of the question, itself or by its call, comes before what says
-    them not; what was looked up, or was asked, is no failure. None: the first may stay.
+    them not; what was said, or was looked up, is no failure. None: the first may stay.
     """
     best, roles = int(order[0]), features.roles
     if (refusal := refused_by(stories, features, terms)) is not None:
@@ -36,8 +36,10 @@ def failure_meant(
         told = failures[all_held[failures]]
         if stories.failed[best] and not all_held[best] and len(told):
             return int(told[0])
-    looked_up = roles.worked[best] or (roles.says[best] and bool(stories.asks[best]))
-    return int(failures[0]) if looked_up else None
+    if stories.failed[best] or roles.other[best]:
+        return None
+    own = failures[stories.story[failures] == stories.story[best]]
+    return int(own[0] if len(own) else failures[0])
 
 
 def what_worked_first(stories: Stories, features: Features, order: Array) -> Array:
@@ -105,13 +107,15 @@ def is_never_done(stories: Stories, features: Features, terms: StoryTerms) -> bo
     return not (about & says & ~stories.asks).any()
 
 
-def told_by_agent(stories: Stories, features: Features, terms: StoryTerms) -> Array:
-    """What agents say of an act on what a question names, where nothing says it was done.
+def told_by_agent(stories: Stories, features: Features, terms: StoryTerms, best: int) -> Array:
+    """What agents say of an act on what a question names, where nothing else speaks of that.
 
     "A director has to approve RQ-3" is worth telling, and whoever says so is not who approved.
     """
     none = numpy.zeros(0, dtype=numpy.int64)
     if not stories.holds.shape[1] or features.acts.done or not terms.stems:
+        return none
+    if features.roles.other[best] or with_call(stories, features)[best].all():
         return none
     says = stories.holds.all(axis=1) & (stories.counts[:, 0] > 0)
     agents = says & features.roles.says & ~stories.person & ~stories.asks
