@@ -12,7 +12,7 @@ from enrichment.stems import stem_in, words_in
 from enrichment.vocabulary import STOP_WORDS
 
 _LINE: Final = re.compile(r"(?P<path>[^\s:][^:\s]{0,120}):(?: (?P<value>.*))?")
-_SHORTEST: Final = 3
+_SHARED_LETTERS: Final = 3
 """Letters of a word that two names share the beginning of."""
 
 
@@ -94,29 +94,29 @@ def _words(name: str) -> tuple[str, ...]:
     return tuple(words_in(name.lower().replace("_", " ")))
 
 
-def of_meant_row(fields: Iterable[Field], asked: str) -> list[Field]:
+def of_meant_row(fields: Iterable[Field], question: str) -> list[Field]:
     """The fields of the record of a list that a question names by one of its values, then others.
 
     Of `items` the one whose `item` is what the question speaks of; all, where it names none.
     """
-    known = [*fields]
-    stems = stems_of(asked)
+    told = [*fields]
+    stems = stems_of(question)
     named = {
         (field.node_id, *field.row)
-        for field in known
+        for field in told
         if field.row and not field.value.isdigit() and _is_said(field.value, stems)
     }
     if not named:
-        return known
+        return told
     paths = {key[:2] for key in named}
-    inside = [field for field in known if (field.node_id, *field.row) in named]
-    outside = [field for field in known if (field.node_id, *field.row)[:2] not in paths]
+    inside = [field for field in told if (field.node_id, *field.row) in named]
+    outside = [field for field in told if (field.node_id, *field.row)[:2] not in paths]
     return [*inside, *outside]
 
 
-def is_echo(field: Field, asked: str) -> bool:
+def is_echo(field: Field, question: str) -> bool:
     """Whether a question says the value itself: it asks for something else."""
-    return _is_said(field.value, stems_of(asked))
+    return _is_said(field.value, stems_of(question))
 
 
 def stems_of(text: str) -> frozenset[str]:
@@ -149,7 +149,7 @@ def is_record_of(node: Node, identifier: str, shown: Shown) -> bool:
 
 def _begin_alike(word: str, other: str) -> bool:
     short, long = sorted((stem_in(word), stem_in(other)), key=len)
-    return len(short) >= _SHORTEST and long.startswith(short)
+    return len(short) >= _SHARED_LETTERS and long.startswith(short)
 
 
 def outcomes_of(events: Mapping[str, Node]) -> dict[Any, Node]:

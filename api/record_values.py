@@ -79,11 +79,11 @@ def counted(story: StoryAnswer, shown: Shown) -> Value:
 
 def _names_one(plan: Plan, fields: Iterable[Field]) -> bool:
     """Whether a record is of one of what is counted: `order: O-7` is one order."""
-    asked = stems_of(plan.timeless)
+    question = stems_of(plan.timeless)
     return any(
         not field.row
         and STOP_WORDS.isdisjoint(field.words)
-        and asked.issuperset(map(stem_in, field.words))
+        and question.issuperset(map(stem_in, field.words))
         and any(map(str.isdigit, field.value))
         and any(map(str.isalpha, field.value))
         for field in fields
@@ -169,9 +169,9 @@ def _stated(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
 
 def _newest(first: Value, wanted: frozenset[str], plan: Plan, shown: Shown) -> Value:
     """The value in the newest of the records that say all that the first one says of a question."""
-    asked = {stem_in(w) for w in words_in(plan.timeless.lower()) if w not in STOP_WORDS}
+    question = {stem_in(w) for w in words_in(plan.timeless.lower()) if w not in STOP_WORDS}
     record = shown.events[first.evidence[0]]
-    told = asked & stems_of(said_by(record, shown))
+    told = question & stems_of(said_by(record, shown))
     since, best = record.provenance.occurred_at or "", first
     outcomes = outcomes_of(shown.events)
     for node in islice(shown.events.values(), _FIRST_EVENTS):
@@ -233,9 +233,9 @@ def _measured(measure: str, fields: Iterable[Field]) -> Value | None:
 
 def _done(plan: Plan, amounts: Iterable[Field]) -> Value | None:
     """How much of what was done: `freed_gb: 38` says how much was freed."""
-    asked = stems_of(plan.timeless)
+    question = stems_of(plan.timeless)
     for field in amounts:
-        if any(word.endswith("ed") and stem_in(word) in asked for word in field.words):
+        if any(word.endswith("ed") and stem_in(word) in question for word in field.words):
             return Value(field.value, [field.node_id])
     return None
 

@@ -163,7 +163,7 @@ def _of_operator(
     if plan.operator in _OF_WHAT_IS and plan.failed is not True:
         order = what_worked_first(stories, features, order)
     operator, best = plan.operator, int(order[0])
-    if operator in OF_ACTS and is_not_done(stories, features, terms, plan, best):
+    if operator in OF_ACTS and is_not_done(stories, features, terms, plan=plan, best=best):
         return _Proof(order, order[:1], is_known=False)
     if operator in COUNTED:
         return _of_alike(stories, features, terms, plan=plan, order=order)

@@ -38,8 +38,8 @@ def failure_meant(
             return int(told[0])
     if stories.failed[best] or roles.other[best]:
         return None
-    own = failures[stories.story[failures] == stories.story[best]]
-    return int(own[0] if len(own) else failures[0])
+    of_story = failures[stories.story[failures] == stories.story[best]]
+    return int(of_story[0] if len(of_story) else failures[0])
 
 
 def what_worked_first(stories: Stories, features: Features, order: Array) -> Array:
@@ -74,13 +74,13 @@ def refused_by(stories: Stories, features: Features, terms: StoryTerms) -> int |
     It says all identifiers and how it was refused; tools that only look decide nothing.
     """
     ways = set(stems_of_ways(ways_of_failing(terms.text)))
-    said = [place for place, one in enumerate(terms.stems) if one in ways]
-    if not (said and stories.holds.shape[1]):
+    places_of_ways = [place for place, one in enumerate(terms.stems) if one in ways]
+    if not (places_of_ways and stories.holds.shape[1]):
         return None
     roles = features.roles
     looking = numpy.array([*map(is_reader, stories.tools), False], dtype=bool)[stories.tool]
     acts = (roles.call | roles.worked | roles.other) & ~roles.failed_call & ~looking
-    acts &= stories.holds.all(axis=1) & (stories.counts[:, said] > 0).any(axis=1)
+    acts &= stories.holds.all(axis=1) & (stories.counts[:, places_of_ways] > 0).any(axis=1)
     places = numpy.flatnonzero(acts)
     return int(places[stories.occurred_ms[places].argmin()]) if len(places) else None
 
@@ -123,7 +123,7 @@ def told_by_agent(stories: Stories, features: Features, terms: StoryTerms, best:
 
 
 def is_not_done(
-    stories: Stories, features: Features, terms: StoryTerms, plan: Plan, best: int
+    stories: Stories, features: Features, terms: StoryTerms, *, plan: Plan, best: int
 ) -> bool:
     """Whether what is asked about was tried, or asked for, and is not known to be done."""
     if features.acts.done:

@@ -93,13 +93,13 @@ class _Blaming:
         """Things by an identifier that a failure names and its call does not."""
         tenant, call = self._view.tenant, self._call(failure)
         names = tenant.entities.all
-        told = {
+        named = {
             thing
             for thing, _ in tenant.mentions.targets(failure)
             if any(map(str.isdigit, names[thing].canonical_name or ""))
         }
-        asked = set() if call is None else {thing for thing, _ in tenant.mentions.targets(call)}
-        return told - asked
+        called = set() if call is None else {thing for thing, _ in tenant.mentions.targets(call)}
+        return named - called
 
     def _call(self, failure: int) -> int | None:
         row = self._previous(failure)
