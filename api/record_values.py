@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
+from api.record_fields import (
+    Field,
+    Shown,
+    fields_of,
+    holding,
+    identifiers_in,
+    is_echo,
+    is_record_of,
+    of_meant_row,
+    outcomes_of,
+    said_by,
+    stems_of,
+)
 from api.retrieval.plan import Operator, Plan
 from api.retrieval.story_result import StoryAnswer
 from api.retrieval.story_terms import VALUES
 from api.schemas import Node
 from enrichment.event_kinds import FAILED, EventKind
 from enrichment.stems import same_root, stem_in, words_in
-from enrichment.vocabulary import STOP_WORDS
-
-Events = Mapping[str, Node]
-"""The events that an answer shows by id, the best first."""
+from enrichment.vocabulary import STOP_WORDS, word_set
 
 
 class Value(NamedTuple):
@@ -26,24 +36,16 @@ class Value(NamedTuple):
     evidence: list[str]
 
 
-class _Field(NamedTuple):
-    """A field of what an event says; its name in words, at least one."""
-
-    node_id: str
-    words: tuple[str, ...]
-    value: str
-
-
-def value_of(plan: Plan, evidence: list[str], events: Events) -> Value | None:
+def value_of(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
     """The value that a question asks for; None: no record says it in so many words.
 
     Args:
         plan: of the question.
         evidence: ids of the events that prove the answer.
-        events: that are shown.
+        shown: what is shown.
     """
     read = _WAYS.get(plan.operator)
-    return None if read is None or plan.lasting else read(plan, evidence, events)
+    return None if read is None or plan.lasting else read(plan, evidence, shown)
 
 
 # -- how many --------------------------------------------------------------------------------------
@@ -54,7 +56,7 @@ _COUNTS: Final = frozenset(("count", "quantity", "qty"))
 """Names of fields that say how many of what the record is about."""
 
 
-def counted(story: StoryAnswer, events: Events) -> Value:
+def counted(story: StoryAnswer, shown: Shown) -> Value:
     """How many, as the outcomes of what is counted say, where each of them does.
 
     `sent: 41` says how many were sent by one call.
@@ -62,11 +64,12 @@ def counted(story: StoryAnswer, events: Events) -> Value:
     as_counted = Value(story.value, story.evidence)
     if not _HOW_MANY.match(story.plan.timeless):
         return as_counted
-    outcomes = _outcomes(events)
+    outcomes = outcomes_of(shown.events)
     total, proofs = 0, []
     for event_id in story.evidence:
-        node = outcomes.get(event_id) or events.get(event_id)
-        number = None if node is None else _number(story.plan, _fields_of(node))
+        node = outcomes.get(event_id) or shown.events.get(event_id)
+        fields = [] if node is None else fields_of(node, shown)
+        number = None if _names_one(story.plan, fields) else _number(story.plan, fields)
         if number is None:
             return as_counted
         total += int(number.value)
@@ -74,7 +77,20 @@ def counted(story: StoryAnswer, events: Events) -> Value:
     return Value(total, proofs) if proofs else as_counted
 
 
-def _number(plan: Plan, fields: Iterator[_Field]) -> _Field | None:
+def _names_one(plan: Plan, fields: Iterable[Field]) -> bool:
+    """Whether a record is of one of what is counted: `order: O-7` is one order."""
+    question = stems_of(plan.timeless)
+    return any(
+        not field.row
+        and STOP_WORDS.isdisjoint(field.words)
+        and question.issuperset(map(stem_in, field.words))
+        and any(map(str.isdigit, field.value))
+        and any(map(str.isalpha, field.value))
+        for field in fields
+    )
+
+
+def _number(plan: Plan, fields: Iterable[Field]) -> Field | None:
     """The number that a question asks for, by the field whose name says most of it; None: none.
 
     It is called in the same form: `order: 4711` says of no number of orders.
@@ -102,10 +118,32 @@ _WHICH: Final = re.compile(
 )
 """Its noun may be what did it: "which carrier took the order"."""
 _HOW_MUCH: Final = re.compile(
-    r"^\W*(?:and\s+)?how\s+much\s+(?:money\s+)?(?:did|does|do|was|were|has|have|is|are)\b",
+    r"^\W*(?:and\s+)?(?:how\s+much\s+(?:\w+\s+)?(?:did|does|do|was|were|has|have|is|are)\b|"
+    r"what\s+(?:did|does|do|will)\s.*\s(?:cost|spend)\b)",
     re.IGNORECASE,
 )
+_HOW_BIG: Final = re.compile(
+    r"^\W*(?:and\s+)?how\s+(?P<measure>\w+)\s+(?:is|was|are|were)\b", re.IGNORECASE
+)
 _AMOUNT: Final = re.compile(r"\D{0,3}\d[\d.,]*(?:\s?\D{1,3})?")
+_MEASURES: Final[Mapping[str, frozenset[str]]] = {
+    "big": word_set("size volume"),
+    "large": word_set("size area volume"),
+    "long": word_set("length duration"),
+    "high": word_set("height level"),
+    "tall": word_set("height"),
+    "wide": word_set("width"),
+    "deep": word_set("depth"),
+    "heavy": word_set("weight mass"),
+    "far": word_set("distance"),
+    "old": word_set("age"),
+    "fast": word_set("speed rate"),
+    "hot": word_set("temperature"),
+    "cold": word_set("temperature"),
+    "full": word_set("level"),
+    "expensive": word_set("amount"),
+}
+"""What is measured, by the word that asks how much of it there is."""
 _BESIDE: Final = 1
 """Words that a field's name may have beside what is asked for, as `fee_eur` has."""
 _SAME: Final = {
@@ -118,34 +156,103 @@ _SAME: Final = {
 """Words of which records have one or the other."""
 
 
-def _stated(plan: Plan, evidence: list[str], events: Events) -> Value | None:
+def _stated(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
     """The field that a question asks for, of the first event or of its call or outcome."""
+    if _HOW_MUCH.match(plan.timeless):
+        return _asked_by_name(plan, evidence, shown)
+    if match := _HOW_BIG.match(plan.timeless):
+        return _measured(match["measure"].lower(), _fields(plan, evidence, shown))
     before, _, behind = _OF.sub("\0", plan.topic, count=1).partition("\0")
     attribute = behind if re.search(r"['\u2019]s\s", plan.topic) else before
-    return _called(_meanings(attribute), _fields(plan, evidence, events))
+    first = _called(_meanings(attribute), _fields(plan, evidence, shown), plan)
+    if first is None or plan.operator is not Operator.VALUE:
+        return first
+    return _newest(first, _meanings(attribute), plan, shown)
 
 
-def _asked_by_name(plan: Plan, evidence: list[str], events: Events) -> Value | None:
+def _newest(first: Value, wanted: frozenset[str], plan: Plan, shown: Shown) -> Value:
+    """The value in the newest of the records that say all that the first one says of a question."""
+    question = {stem_in(w) for w in words_in(plan.timeless.lower()) if w not in STOP_WORDS}
+    record = shown.events[first.evidence[0]]
+    told = question & stems_of(said_by(record, shown))
+    since, best = record.provenance.occurred_at or "", first
+    outcomes = outcomes_of(shown.events)
+    for node in islice(shown.events.values(), _FIRST_EVENTS):
+        at = node.provenance.occurred_at or ""
+        failed = _failed(node) or _failed(outcomes.get(node.node_id, node))
+        is_record = node.attributes.get("kind") == EventKind.RESULT
+        if not is_record or failed or at <= since or not told <= stems_of(said_by(node, shown)):
+            continue
+        meant = of_meant_row(fields_of(node, shown), plan.timeless)
+        if (newer := _called(wanted, meant, plan)) is not None:
+            since, best = at, newer
+    return best
+
+
+def each_of(plan: Plan, evidence: list[str], shown: Shown) -> list[str]:
+    """The different values of a field, of which all that a list of acts has are asked for.
+
+    "Which services were deployed?" asks for `service` of each of them; nothing, where one lacks it.
+    """
+    match = _WHICH.match(plan.timeless)
+    wanted = {stem_in(word) for word in words_in(match["noun"].lower())} if match else set()
+    told: dict[str, None] = {}
+    for event_id in evidence:
+        node = shown.events.get(event_id)
+        fields = [] if node is None else fields_of(node, shown)
+        meant = [one for one in fields if {*map(stem_in, one.words)} == wanted]
+        if not meant:
+            return []
+        told[meant[0].value] = None
+    return [*told]
+
+
+def _asked_by_name(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
     """The field that a question names: "which film was used", "how much did it cost"."""
-    fields = _fields(plan, evidence, events)
+    fields = _fields(plan, evidence, shown)
     if match := _WHICH.match(plan.timeless):  # of several, "which films", none is the answer
         noun = match["noun"] or match["subject"]
         words = frozenset(words_in(noun.lower()))
-        return _called(_meanings(noun), (one for one in fields if not words.isdisjoint(one.words)))
+        of_noun = (one for one in fields if not words.isdisjoint(one.words))
+        return _called(_meanings(noun), of_noun, plan)
     if _HOW_MUCH.match(plan.timeless):
-        return _called(_meanings("amount"), (one for one in fields if _AMOUNT.fullmatch(one.value)))
+        amounts = [one for one in fields if _AMOUNT.fullmatch(one.value)]
+        return _called(_meanings("amount"), amounts, plan) or _done(plan, amounts)
     if _HOW_MANY.match(plan.timeless):
-        for node in _records(plan, evidence, events):
-            if (number := _number(plan, _fields_of(node))) is not None:
+        for node in _records(plan, evidence, shown):
+            meant = of_meant_row(fields_of(node, shown), plan.timeless)
+            if (number := _number(plan, meant)) is not None:
                 return Value(int(number.value), [number.node_id, *evidence])
     return None
 
 
-def _called(wanted: frozenset[str], fields: Iterator[_Field]) -> Value | None:
-    """The first field of that name, or whose name is part of it, or holds it."""
+def _measured(measure: str, fields: Iterable[Field]) -> Value | None:
+    """The number under a name of what a word asks the measure of: `size_mb`."""
+    names = frozenset(map(_meaning, _MEASURES.get(measure, ())))
+    for field in fields:
+        if not names.isdisjoint(map(_meaning, field.words)) and _AMOUNT.fullmatch(field.value):
+            return Value(field.value, [field.node_id])
+    return None
+
+
+def _done(plan: Plan, amounts: Iterable[Field]) -> Value | None:
+    """How much of what was done: `freed_gb: 38` says how much was freed."""
+    question = stems_of(plan.timeless)
+    for field in amounts:
+        if any(word.endswith("ed") and stem_in(word) in question for word in field.words):
+            return Value(field.value, [field.node_id])
+    return None
+
+
+def _called(wanted: frozenset[str], fields: Iterable[Field], plan: Plan) -> Value | None:
+    """The first field of that name, or whose name is part of it, or holds it.
+
+    What the question says itself is no answer to it.
+    """
     for field in fields if wanted else ():
         key = frozenset(map(_meaning, field.words))
-        if key <= wanted or (wanted <= key and len(key) <= len(wanted) + _BESIDE):
+        is_called = key <= wanted or (wanted <= key and len(key) <= len(wanted) + _BESIDE)
+        if is_called and not is_echo(field, plan.timeless):
             return Value(field.value, [field.node_id])
     return None
 
@@ -177,31 +284,51 @@ _NEARLY_BESIDE: Final = 0.5
 _OF_NEARLY: Final = VALUES | {Operator.SEARCH}
 
 
-def _when(plan: Plan, evidence: list[str], events: Events) -> Value | None:
+def _when(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
     """When, as `due: 2026-12-12` says more of when something is due than when that was said."""
-    return _of_what(plan, evidence, events, marks=_WHEN, form=_DATE)
+    named = _of_what(plan, evidence, shown, marks=_WHEN, form=_DATE)
+    return named if named is not None or not plan.ahead else _only_date(plan, evidence, shown)
 
 
-def _who(plan: Plan, evidence: list[str], events: Events) -> Value | None:
+def _only_date(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
+    """The only date in the newest record of what is asked about; else that of the first event."""
+    identifiers = identifiers_in(plan.timeless)
+    about = [
+        node
+        for node in holding(identifiers, shown)
+        if is_record_of(node, identifiers[0], shown) and not _failed(node)
+    ]
+    about.sort(key=lambda node: node.provenance.occurred_at or "", reverse=True)
+    first = [] if identifiers else [shown.events.get(one) for one in evidence[:1]]
+    for node in (*about, *filter(None, first)):
+        meant = of_meant_row(fields_of(node, shown), plan.timeless)
+        dates = [field for field in meant if _DATE.fullmatch(field.value)]
+        if len({field.value for field in dates}) == 1:
+            return Value(dates[0].value, [node.node_id, *evidence])
+    return None
+
+
+def _who(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
     """Who, as `approved_by: Marta Oss` says more of who approved than whose call it was."""
-    recorded = _of_what(plan, evidence, events, marks=_BY, form=_NAMED)
-    return recorded or _said_by_a_person(plan, events)
+    return (
+        _of_what(plan, evidence, shown, marks=_BY, form=_NAMED)
+        or _said_by_a_person(plan, shown)
+        or _by_role(plan, evidence, shown)
+    )
 
 
 def _of_what(
     plan: Plan,
     evidence: list[str],
-    events: Events,
+    shown: Shown,
     *,
     marks: frozenset[str],
     form: re.Pattern[str],
 ) -> Value | None:
-    topic = {stem_in(word) for word in words_in(plan.topic.lower())}
-    for field in _fields(plan, evidence, events):
+    topic = stems_of(plan.topic)
+    for field in _fields(plan, evidence, shown):
         of_what = [stem_in(w) for w in field.words if w not in marks] or [*field.words]
-        is_meant = bool(of_what) and all(
-            one in topic or any(same_root(one, other) for other in topic) for one in of_what
-        )
+        is_meant = all(_is_meant(one, topic) for one in of_what)
         marked = plan.operator is Operator.TIME or field.words[-1] in marks
         marked |= _WHOEVER.fullmatch(field.words[-1]) is not None
         if is_meant and marked and form.fullmatch(field.value):
@@ -209,16 +336,53 @@ def _of_what(
     return None
 
 
-def _said_by_a_person(plan: Plan, events: Events) -> Value | None:
+def _is_meant(name: str, topic: frozenset[str]) -> bool:
+    """Whether a name is a word of a question in any form: who owns something is its owner."""
+    forms = {f"{one}{ending}" for one in topic for ending in ("", "er", "or")}
+    return name in forms or any(same_root(name, one) for one in topic)
+
+
+_STATES: Final = word_set("state status decision outcome result verdict")
+_CARES: Final = re.compile(
+    r"(?<!\w)(?:work(?:s|ing)?\s+on|responsible|in\s+charge|handl(?:es|ing)|tak(?:es|ing)\s+care|"
+    r"look(?:s|ing)\s+after|deal(?:s|ing)\s+with|on\s+call)(?!\w)",
+    re.IGNORECASE,
+)
+_CARING: Final = word_set("assignee assigned owner responsible handler")
+"""Stand in the name of a field that says who has something in hand."""
+
+
+def _by_role(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
+    """Who, by a record of what is asked about which names one person.
+
+    Where its state is what the question says was done (`state: declined`, `decided_by`), or where
+    the question asks who has it in hand.
+    """
+    identifiers = identifiers_in(plan.timeless)
+    first = [] if identifiers else [shown.events.get(one) for one in evidence[:1]]
+    for node in (*holding(identifiers, shown), *filter(None, first)):
+        fields = [] if _failed(node) else fields_of(node, shown)
+        if _CARES.search(plan.timeless):
+            who = [field for field in fields if not _CARING.isdisjoint(field.words)]
+        elif any(_STATES.issuperset(f.words) and is_echo(f, plan.timeless) for f in fields):
+            who = [field for field in fields if field.words[-1] in _BY and len(field.words) > 1]
+        else:
+            continue
+        if len({field.value for field in who}) == 1 and _NAMED.fullmatch(who[0].value):
+            return Value(who[0].value, [node.node_id, *evidence])
+    return None
+
+
+def _said_by_a_person(plan: Plan, shown: Shown) -> Value | None:
     """Who did it, by somebody's own words: "I replaced the fan"."""
     verb, *_ = [*plan.topic.split(), ""]
     stems = {stem_in(w) for w in words_in(plan.topic.lower()) if w not in STOP_WORDS}
-    for node in islice(events.values(), _FIRST_EVENTS):
-        text = summary_of(node)
+    for node in islice(shown.events.values(), _FIRST_EVENTS):
+        text = said_by(node, shown)
         if node.attributes.get("kind") != EventKind.MESSAGE or not text or not verb:
             continue
         says = re.search(rf"\b(?:I|[Ww]e)(?:'ve|\s+\w+)?\s+{re.escape(verb)}\b", text)
-        if says and stems <= {stem_in(word) for word in words_in(text.lower())}:
+        if says and stems <= stems_of(text):
             return Value(node.attributes.get("speaker"), [node.node_id])
     return None
 
@@ -226,32 +390,26 @@ def _said_by_a_person(plan: Plan, events: Events) -> Value | None:
 # -- records ---------------------------------------------------------------------------------------
 
 
-def _fields(plan: Plan, evidence: list[str], events: Events) -> Iterator[_Field]:
-    for node in _records(plan, evidence, events):
-        yield from _fields_of(node)
+def _fields(plan: Plan, evidence: list[str], shown: Shown) -> Iterator[Field]:
+    for node in _records(plan, evidence, shown):
+        yield from of_meant_row(fields_of(node, shown), plan.timeless)
 
 
-def _records(plan: Plan, evidence: list[str], events: Events) -> Iterator[Node]:
+def _records(plan: Plan, evidence: list[str], shown: Shown) -> Iterator[Node]:
     """The first event, its call or outcome, then what says the identifiers that are asked about.
 
     Where there are none, a value may stand in what is nearly as relevant as the first.
 
     What failed says nothing of what is, unless that is asked for.
     """
+    events = shown.events
     first = events.get(evidence[0]) if evidence else None
     if first is None:
         return
-    outcomes = _outcomes(events)
-    identifiers = [
-        word.strip(".,;:?!").lower() for word in plan.timeless.split() if _is_identifier(word)
-    ]
+    outcomes = outcomes_of(events)
     same = [node for node in events.values() if node is not first and _whose(node) == _whose(first)]
-    if identifiers:
-        about = [
-            node
-            for node in events.values()
-            if all(one in (summary_of(node) or "").lower() for one in identifiers)
-        ]
+    if identifiers := identifiers_in(plan.timeless):
+        about = [*holding(identifiers, shown)]
     elif plan.operator in _OF_NEARLY:
         about = [node for node in islice(events.values(), _FIRST_EVENTS) if _is_near(node, first)]
     else:
@@ -259,8 +417,7 @@ def _records(plan: Plan, evidence: list[str], events: Events) -> Iterator[Node]:
     met: set[str] = set()
     for node in (first, *(same if first.attributes.get("tool_name") else ()), *about):
         outcome = outcomes.get(node.node_id, node)
-        failed = any(one.attributes.get("status") in FAILED for one in (node, outcome))
-        if node.node_id not in met and (plan.failed or not failed):
+        if node.node_id not in met and (plan.failed or not (_failed(node) or _failed(outcome))):
             yield node
         met.add(node.node_id)
 
@@ -272,37 +429,15 @@ def _is_near(node: Node, first: Node) -> bool:
     return node.scores.relevance_score >= share * first.scores.relevance_score
 
 
-def _is_identifier(word: str) -> bool:
-    return any(map(str.isdigit, word)) and any(map(str.isalpha, word))
-
-
-def _outcomes(events: Events) -> dict[str | None, Node]:
-    """What a tool returned, by the id of its call."""
-    return {
-        node.attributes.get("parent_event_id"): node
-        for node in events.values()
-        if node.attributes.get("kind") in (EventKind.RESULT, EventKind.FAILURE)
-    }
-
-
-def _fields_of(node: Node) -> Iterator[_Field]:
-    for part in (summary_of(node) or "").split("; "):
-        *_, name, value = ["", *part.split(": ")]  # the first stands behind the tool's name
-        if words := tuple(words_in(name.lower().replace("_", " "))):
-            yield _Field(node.node_id, words, value.strip())
+def _failed(node: Node) -> bool:
+    return node.attributes.get("status") in FAILED
 
 
 def _whose(node: Node) -> tuple[Any, Any]:
     return node.attributes.get("tool_name"), node.provenance.session_id
 
 
-def summary_of(node: Node) -> str | None:
-    """What an event says, in a sentence."""
-    summary: str | None = node.attributes.get("summary")
-    return summary
-
-
-_WAYS: Final[Mapping[Operator, Callable[[Plan, list[str], Events], Value | None]]] = {
+_WAYS: Final[Mapping[Operator, Callable[[Plan, list[str], Shown], Value | None]]] = {
     Operator.ACTOR: _who,
     Operator.TIME: _when,
     Operator.SEARCH: _asked_by_name,

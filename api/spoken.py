@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final
 
-from api.record_values import summary_of
+from api.record_fields import summary_of
 from api.retrieval.time_spans import TimeSpan, time_spans
 from api.retrieval.time_windows import exact_windows
 from api.schemas import Node

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, tzinfo
+from types import MappingProxyType
 from typing import Any, Final
 
-from api.record_values import counted, summary_of, value_of
+from api.record_fields import Shown, said_by, summary_of
+from api.record_values import counted, each_of, value_of
 from api.retrieval.intent import PERSONAL
 from api.retrieval.narrative import AnswerHead
 from api.retrieval.plan import Operator
+from api.retrieval.promising import promised_in
 from api.retrieval.story_result import StoryAnswer
 from api.schemas import Answer, AtlasResponse, Edge, Node, PlanReport
 from api.spoken import is_said, said_first, said_time
@@ -55,7 +58,11 @@ _SAID_OF_WHOM: Final = (Operator.ACTOR, Operator.TIME)
 
 
 def answer_of(
-    story: StoryAnswer, response: AtlasResponse, summary: str | None, zone: tzinfo = UTC
+    story: StoryAnswer,
+    response: AtlasResponse,
+    summary: str | None,
+    texts: Mapping[str, str] = MappingProxyType({}),
+    zone: tzinfo = UTC,
 ) -> Answer:
     """The value with its proof; where nothing is known, the number and the list of nothing.
 
@@ -63,6 +70,7 @@ def answer_of(
         story: what stories say.
         response: with its nodes, edges and `meta`.
         summary: of the session that a summary was asked of; None: there is none.
+        texts: what the first events say as a whole, by id.
         zone: of the days that it is answered in.
     """
     if not response.meta.answered:
@@ -70,6 +78,7 @@ def answer_of(
         return Answer(type=story.type, value=empty, evidence=[])
     value, evidence = story.value, story.evidence
     events = {node.node_id: node for node in response.nodes if node.type == EVENT.label}
+    shown = Shown(events, texts)
     if value is None and summary is not None:
         value = summary
     promised = story.plan.operator is Operator.PROMISE and story.type == "list"
@@ -77,19 +86,19 @@ def answer_of(
         evidence = said_first(events)
         value = _said_when(story, events, evidence, zone)
     if story.type == "count":
-        value, evidence = counted(story, events)
+        value, evidence = counted(story, shown)
     elif (value is None or story.plan.operator in _SAID_OF_WHOM) and (
-        recorded := value_of(story.plan, evidence, events)
+        recorded := value_of(story.plan, evidence, shown)
     ):
         value, evidence = recorded.value, list(dict.fromkeys((*recorded.evidence, *evidence)))
+    if story.plan.operator is Operator.PROMISE and value is None:
+        value, evidence = _promised(evidence, shown)
     if value is None and story.type == "list":
-        shown = filter(None, (events.get(one) for one in evidence))
-        value = list(filter(None, map(summary_of, shown)))
+        listed = filter(None, (events.get(one) for one in evidence))
+        value = each_of(story.plan, evidence, shown) or list(filter(None, map(summary_of, listed)))
     if value is None and evidence and (head := events.get(evidence[0])) is not None:
-        told = [head]
-        if story.plan.operator is Operator.CAUSE:
-            told += _behind(head, events, response.edges)
-        evidence = [*(node.node_id for node in told), *evidence[1:]]
+        told = _with_causes(story, head, shown, response.edges)
+        evidence = list(dict.fromkeys([*(node.node_id for node in told), *evidence[1:]]))
         value = " \u2190 ".join(filter(None, map(summary_of, told))) or None
     return Answer(type=story.type, value=value, evidence=evidence[:MAX_EVIDENCE])
 
@@ -102,6 +111,31 @@ def _said_when(
     asked_for = story.plan.operator is Operator.TIME and not story.plan.ahead
     is_time = asked_for and not story.plan.lasting and story.type == "value"
     return said_time(head, zone) if is_time and head is not None and is_said(head) else None
+
+
+def _promised(evidence: list[str], shown: Shown) -> tuple[Any, list[str]]:
+    """The sentences that promise something, of several a list, and the events that have them.
+
+    Where none does in so many words, the first event speaks for itself.
+    """
+    told = {
+        one: words
+        for one in evidence
+        if one in shown.events and (words := promised_in(said_by(shown.events[one], shown)))
+    }
+    if not told:
+        return None, evidence[:1]
+    return [*told.values()] if len(told) > 1 else next(iter(told.values())), [*told]
+
+
+def _with_causes(
+    story: StoryAnswer, first: Node, shown: Shown, edges: Sequence[Edge]
+) -> list[Node]:
+    """The first event; where its cause is asked for, with what led to it."""
+    if story.plan.operator is not Operator.CAUSE:
+        return [first]
+    decided = [shown.events[one] for one in story.evidence[1:2] if one in shown.events]
+    return [first, *(_behind(first, shown.events, edges) or decided)]
 
 
 def _behind(head: Node, events: Mapping[str, Node], edges: Sequence[Edge]) -> list[Node]:

@@ -275,7 +275,7 @@ def _returned(event: Event, kind: EventKind, message: Mapping[str, Any], tool: s
 
 
 def _returned_value(bare: Shape, value: Any) -> Shape:
-    words, fields = _words_and_fields(value)
+    words, fields = _read_out(value)
     return bare._replace(words=words, fields=fields)
 
 
@@ -338,7 +338,7 @@ def _result(bare: Shape, value: Mapping[str, Any]) -> Shape:
     key = next((name for name in OUTCOME_FIELDS if name in value), None)
     if key is None:
         return _returned_value(bare, value)
-    words, fields = _words_and_fields(value[key])
+    words, fields = _read_out(value[key])
     beside = {k: v for k, v in value.items() if k != key and k not in _PLUMBING}
     if isinstance(fields, Mapping):
         fields = {**beside, **fields}
@@ -347,6 +347,20 @@ def _result(bare: Shape, value: Mapping[str, Any]) -> Shape:
     else:
         fields = {**beside, key: fields}
     return bare._replace(words=words, fields=fields)
+
+
+def _read_out(value: Any) -> tuple[tuple[str, ...], Any]:
+    """Language and structure of what a tool returned, also of JSON that came as its words."""
+    words, fields = _words_and_fields(value)
+    read = [parsed_json(text) for text in words]
+    if not read or any(isinstance(item, str) for item in read):
+        return words, fields
+    inner = read[0] if len(read) == 1 else read
+    if fields is None:
+        return (), inner
+    if isinstance(inner, Mapping) and isinstance(fields, Mapping):
+        return (), {**fields, **inner}
+    return (), [fields, inner]
 
 
 def _words_and_fields(value: Any) -> tuple[tuple[str, ...], Any]:

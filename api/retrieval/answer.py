@@ -17,6 +17,7 @@ from api.retrieval.channels import Outcome, Subgraph, Work, run_side_by_side
 from api.retrieval.gather import Gathered, Gathering, QueryAnalysis
 from api.retrieval.intent import PERSONAL, inferred_intents, path_intents, traversed_intents
 from api.retrieval.lessons import lessons_in, share_a_root
+from api.retrieval.merging import merged
 from api.retrieval.pending import pending_nodes
 from api.retrieval.personal import OF_LINES
 from api.retrieval.persons import Asking, Persons
@@ -34,8 +35,8 @@ from api.retrieval.ranking import (
     ranking_without_standings,
     with_proactive,
 )
-from api.retrieval.story_answer import merged
 from api.retrieval.story_result import StoryAnswer
+from api.retrieval.story_terms import OF_TEXTS
 from api.retrieval.walk import Walk
 from api.schemas import Bound
 from api.services import Deadline, ReadContext
@@ -45,6 +46,7 @@ from pipelines.columns.reads import Beside, Wanted
 from pipelines.columns.records import Standings
 from pipelines.graph.reader import GraphRead
 from pipelines.graph.reads.entities import EntityReads
+from pipelines.graph.reads.events import EventReads
 from pipelines.graph.reads.scope import Scope
 from pipelines.graph.reads.walk import CauseReads, nodes, shown
 from pipelines.graph.rows import Signalled, ids_by_label, is_event, wire_id
@@ -60,8 +62,8 @@ MAX_MET: Final = 60
 """Events that the walk alone has met and that are ranked too."""
 MAX_REACHED: Final = 600
 """Events that the walk has met, among which those are looked for."""
-
-
+MAX_TEXTS: Final = 10
+"""Events of which all is read that they say."""
 _INTENTS: Final = {**PERSONAL, Operator.CAUSE: "why"}
 """What who asks an operator's questions wants to know."""
 
@@ -335,6 +337,7 @@ class Retrieval:
         )
         self._read_pending(ids, limit_ms)
         page.summary = self._summary()
+        page.texts = self._texts()
         # What has left the graph since it was ranked has left the answer.
         page.ranking = [ranked for ranked in first if ranked.node_id in page.nodes]
 
@@ -354,6 +357,21 @@ class Retrieval:
         except QueryTimeout:
             page.notes.cut("the summary of the session could not be read in time")
             return None
+
+    def _texts(self) -> Mapping[str, str]:
+        """What the first events say as a whole, where the answer is a part of it."""
+        page, scope = self._page, self._context.scope
+        if page.story is None or page.story.plan.operator not in OF_TEXTS:
+            return {}
+        ids = [ranked.node_id for ranked in page.ranking if ranked.node_id in page.nodes]
+        chosen = [one for one in ids if is_event(one)][:MAX_TEXTS]
+        try:
+            return self._context.read(
+                self._reader, lambda graph: EventReads(graph, scope).texts(chosen)
+            )
+        except QueryTimeout:
+            page.notes.cut("what the events say could not be read in time")
+            return {}
 
     def _supporting(self, ids: Sequence[str]) -> Mapping[str, Sequence[str]]:
         """The newest events that mention the entities of the page, by own id."""

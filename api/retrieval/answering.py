@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from api.retrieval.durations import session_lasted, sessions_asked
 from api.retrieval.fact_words import in_words_of_records
@@ -12,7 +11,7 @@ from api.retrieval.open_answer import open_answer, open_asked, otherwise_meant
 from api.retrieval.person_ranking import preferred, profile_of, remarked, stated_by_fact
 from api.retrieval.personal import OF_LINES
 from api.retrieval.persons import Asking, PersonAsked, Persons, person_answer
-from api.retrieval.plan import Operator, Plan, plan_of
+from api.retrieval.plan import WHAT_HAPPENED, Operator, Plan, plan_of
 from api.retrieval.story_answer import nearest_first, story_answer
 from api.retrieval.story_evidence import beside_labels
 from api.retrieval.story_lists import (
@@ -26,9 +25,6 @@ from api.retrieval.story_result import StoryAnswer
 from api.retrieval.story_terms import StoryTerms, stories_asked, story_terms
 from pipelines.columns.reads import ColumnReads
 from pipelines.columns.records import ListAsked
-
-WHAT_HAPPENED: Final = "what happened"
-"""What a question asks for beyond the time that it names."""
 
 
 def told(

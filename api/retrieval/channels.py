@@ -111,6 +111,7 @@ class Subgraph:
         story: what stories say to the question; None: they were not asked, or not in time.
         summary: of the session that a summary was asked of, or what was learned where it is asked
             how something was solved; None: there is none.
+        texts: what the first events say as a whole, by id, where a value is read from them.
         withheld: ids of what the channels met and kept from the viewer; nobody is told which.
     """
 
@@ -129,3 +130,4 @@ class Subgraph:
     withheld: frozenset[str] = frozenset()
     story: StoryAnswer | None = None
     summary: str | None = None
+    texts: Mapping[str, str] = field(default_factory=dict)

@@ -12,6 +12,7 @@ from api.retrieval.story_acts import calls_of
 from api.retrieval.story_features import Features
 from api.retrieval.story_result import READ_OFF, StoryAnswer
 from api.retrieval.story_terms import StoryTerms
+from enrichment.act_names import of_type
 from enrichment.stems import words_in
 from enrichment.vocabulary import word_set
 from pipelines.columns.records import Array, ListAsked, Listed, Stories
@@ -19,6 +20,7 @@ from pipelines.columns.records import Array, ListAsked, Listed, Stories
 _SAYING_LONG: Final = word_set("long last lasted run running duration time")
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 _MOST_UNITS: Final = 2
+_BOTH: Final = 2
 
 
 def duration_text(ms: int) -> str:
@@ -91,3 +93,20 @@ def stretch(stories: Stories, features: Features, plan: Plan, best: int) -> Arra
         failed &= stories.occurred_ms <= stories.occurred_ms[outcome]
         start = int(numpy.flatnonzero(failed)[0]) if failed.any() else -1
     return numpy.array([start, outcome]) if start >= 0 and start != outcome else None
+
+
+def from_type_to_type(stories: Stories, features: Features) -> Array | None:
+    """From the first to the last event of what a question names, whose types are of one thing.
+
+    `alert.raised` until `alert.resolved`, both of the same alert.
+    """
+    if not stories.holds.shape[1]:
+        return None
+    telling = features.roles.other & (stories.type >= 0) & stories.holds.all(axis=1)
+    places = numpy.flatnonzero(telling)
+    places = places[numpy.argsort(stories.occurred_ms[places], kind="stable")]
+    if len(places) < _BOTH:
+        return None
+    ends = places[[0, -1]]
+    first, last = (of_type(stories.types[int(stories.type[place])]) for place in ends.tolist())
+    return ends if first[1] & last[1] and first[0] != last[0] else None

@@ -137,6 +137,8 @@ _TABLE: Final = tuple(
     for name, strength, patterns in ROWS
     for pattern in patterns
 )
+WHAT_HAPPENED: Final = "what happened"
+"""What a question asks for beyond the time that it names."""
 _QUOTED: Final = re.compile(r"[\"\u201c\u201e](?P<text>[^\"\u201c\u201d]{8,})[\"\u201d\u201c]")
 _AFTER_COLON: Final = re.compile(r"^[^:?]{3,60}[:?]\s+(?P<text>(?=\S*[A-Z_]).{8,})$", re.DOTALL)
 _ERROR: Final = re.compile(
@@ -161,6 +163,9 @@ _LASTING: Final = re.compile(
 _SOLVING: Final = re.compile(
     r"(?<!\w)(?:fix|solve|resolve|repair|recover|sort\s+out|(?:get|make)\s.*\bwork)(?!\w)",
     re.IGNORECASE,
+)
+_SESSION: Final = re.compile(
+    r"(?<!\w)(?:session|conversation|chat|thread|run|case|ticket)(?!\w)", re.IGNORECASE
 )
 _THIS_SESSION: Final = re.compile(
     r"(?<!\w)(?:this|the\s+present|the\s+current|our)\s+(?:session|conversation|chat|thread|run)|"
@@ -205,6 +210,10 @@ def plan_of(
     operator = Operator.SEARCH if row is None else row.operator
     if row is None and quoted:
         operator, confidence = Operator.SIMILAR, 0.8
+    if operator is Operator.SUMMARY and spans and not _SESSION.search(text):
+        operator = Operator.WINDOW  # of a day: what happened on it
+        left = _without(timeless, Operator.SUMMARY).strip(" ?.!,:;")
+        timeless = left or WHAT_HAPPENED
     lasting = operator is Operator.TIME and _LASTING.match(text) is not None
     if lasting and _SOLVING.search(text):
         operator, timeless = Operator.LESSON, _topic(text, timeless, operator)
@@ -255,10 +264,7 @@ def _timeless(text: str, spans: tuple[Window, ...]) -> str:
 
 def _topic(text: str, timeless: str, operator: Operator) -> str:
     """The text without what says how it is asked, and without what says when."""
-    left = timeless
-    for row in _TABLE:
-        if row.operator is operator:
-            left = row.pattern.sub(_in_gaps, left)
+    left = _without(timeless, operator)
     if operator is Operator.VALUE_BEFORE:
         left = _AT_THE_END.sub("", left)
     for chosen in (left, timeless, text):
@@ -266,6 +272,14 @@ def _topic(text: str, timeless: str, operator: Operator) -> str:
         if re.search(r"\w{2}", words):
             return words
     return " ".join(text.split())
+
+
+def _without(text: str, operator: Operator) -> str:
+    """The text without what asks for an operator."""
+    for row in _TABLE:
+        if row.operator is operator:
+            text = row.pattern.sub(_in_gaps, text)
+    return text
 
 
 _AT_THE_END: Final = re.compile(r"\s+before\W*$", re.IGNORECASE)

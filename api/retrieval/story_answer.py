@@ -9,16 +9,15 @@ the same.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime, tzinfo
 from typing import Any, Final, NamedTuple
 
 import numpy
 
-from api.retrieval.durations import duration_text, stretch
+from api.retrieval.durations import duration_text, from_type_to_type, stretch
 from api.retrieval.plan import Operator, Plan
-from api.retrieval.ranking import Ranked
-from api.retrieval.story_acts import OF_ACTS, is_around, is_asked_for
+from api.retrieval.story_acts import OF_ACTS, is_around
 from api.retrieval.story_evidence import (
     MAX_TOLD,
     around_acts,
@@ -34,23 +33,26 @@ from api.retrieval.story_evidence import (
     with_what_helped,
 )
 from api.retrieval.story_features import Features, features_of
-from api.retrieval.story_limits import ORDER
+from api.retrieval.story_limits import ORDER, in_time
+from api.retrieval.story_meant import (
+    actor_of,
+    failure_meant,
+    is_not_done,
+    told_by_agent,
+    what_worked_first,
+)
 from api.retrieval.story_ranker import confidence_of, explained, story_scores
 from api.retrieval.story_result import READ_OFF, AnswerType, StoryAnswer
 from api.retrieval.story_terms import COUNTED, VALUES, StoryTerms
-from consolidation.decay import DecayWeights
 from enrichment.stems import stem_in, words_in
 from enrichment.vocabulary import relation_words
 from pipelines.columns.records import MESSAGE, Array, Stories
-from pipelines.graph.rows import is_event
 
 ACTS_SHARE: Final = 0.05
 """Share of tool calls and their outcomes among the events from which on they tell stories of acts:
 a conversation of people is ranked as one (`relevance`)."""
 SCORE_SPREAD: Final = 3.0
 """Score between an event that answers and one that is worth 1/e of it."""
-FIRST_EVENTS: Final = 5
-"""Before which no entity or summary stands in an answer about events."""
 MAX_EXPLAINED: Final = 20
 _ALIKE: Final = 0.75
 """Share, by rarity, of the words of the best event that another one of the same kind holds."""
@@ -61,6 +63,8 @@ _NAMED_SESSION: Final = re.compile(
     r" (?:session|conversation|chat|thread|run) (?=\S*[\d_-])\S*[^\W\d_]\S* "
 )
 """A session by its name, which has a digit or a hyphen."""
+_OF_WHAT_IS: Final = frozenset((Operator.SEARCH, Operator.VALUE))
+"""Operators of which an attempt that failed says nothing."""
 _LISTED: Final = frozenset((Operator.PROFILE, Operator.WINDOW))
 """What they ask for is all of it."""
 _TYPES: Final[Mapping[Operator, AnswerType]] = {
@@ -146,6 +150,9 @@ def _proof(
     proof = _of_operator(stories, features, terms, plan=plan, order=order)
     if not plan.lasting:
         return proof
+    ends = from_type_to_type(stories, features)
+    if ends is not None and plan.operator is Operator.TIME:
+        return _Proof(_in_front(ends, order), ends, is_known=True, is_exact=True)
     between = stretch(stories, features, plan, int(order[0]))
     if between is None:
         return proof._replace(is_known=False)
@@ -155,8 +162,10 @@ def _proof(
 def _of_operator(
     stories: Stories, features: Features, terms: StoryTerms, *, plan: Plan, order: Array
 ) -> _Proof:
+    if plan.operator in _OF_WHAT_IS and plan.failed is not True:
+        order = what_worked_first(stories, features, order)
     operator, best = plan.operator, int(order[0])
-    if operator in OF_ACTS and _is_not_done(stories, features, plan, best):
+    if operator in OF_ACTS and is_not_done(stories, features, terms, plan=plan, best=best):
         return _Proof(order, order[:1], is_known=False)
     if operator in COUNTED:
         return _of_alike(stories, features, terms, plan=plan, order=order)
@@ -170,9 +179,20 @@ def _of_operator(
         beside = around_acts(stories, features, plan)
         if len(beside):
             return _Proof(_in_front(beside, order), beside, is_known=True, is_exact=True)
-    if operator is Operator.WINDOW and plan.spans:
+    if operator is Operator.CAUSE and plan.failed:
+        return _of_cause(stories, features, terms, order=order)
+    return _of_topic(stories, features, terms, plan=plan, order=order)
+
+
+def _of_topic(
+    stories: Stories, features: Features, terms: StoryTerms, *, plan: Plan, order: Array
+) -> _Proof:
+    if plan.operator is Operator.ACTOR:
+        told = told_by_agent(stories, features, terms, int(order[0]))
+        order = _in_front(told, order)
+    if plan.operator is Operator.WINDOW and plan.spans:
         return _of_time(stories, features, terms, plan=plan, order=order)
-    if operator in VALUES and (asks_for_record(terms) or not features.facts):
+    if plan.operator in VALUES and (asks_for_record(terms) or not features.facts):
         return _of_value(stories, features, terms, plan=plan, order=order)
     return _of_somebody(stories, features, terms, plan=plan, order=order)
 
@@ -185,7 +205,7 @@ def _of_somebody(
         promised = order[promises(stories, features, terms)[order]]
         if terms.is_topicless and len(promised):  # to whom is who asks: all of it is meant
             return _Proof(_in_front(promised, order), promised[:MAX_TOLD], is_known=True)
-        return _Proof(order, promised[:1], is_known=None if len(promised) else False)
+        return _Proof(order, promised[:MAX_TOLD], is_known=None if len(promised) else False)
     if operator is Operator.PROFILE and features.profile and not asks_for_record(terms):
         saying = {fact.event_id for fact in features.profile}
         return _Proof(order, numpy.flatnonzero([one in saying for one in stories.ids]))
@@ -221,6 +241,20 @@ def _of_alike(
     return _Proof(_in_front(evidence, order), evidence, is_known=is_known)
 
 
+def _of_cause(stories: Stories, features: Features, terms: StoryTerms, *, order: Array) -> _Proof:
+    """The failure that is asked about, then what another session did that stands behind it."""
+    meant = failure_meant(stories, features, terms, order)
+    if meant is not None:
+        order = _in_front(numpy.array([meant]), order)
+    first = int(order[0])
+    behind = numpy.flatnonzero((stories.leads_to == first) & ~stories.failed)
+    behind = behind[numpy.argsort(-stories.occurred_ms[behind], kind="stable")][:1]
+    if not len(behind):
+        return _Proof(order, order[:1])
+    proving = numpy.concatenate([order[:1], behind])
+    return _Proof(_in_front(proving, order), proving)
+
+
 def _of_value(
     stories: Stories, features: Features, terms: StoryTerms, *, plan: Plan, order: Array
 ) -> _Proof:
@@ -240,7 +274,10 @@ def _of_time(
     stories: Stories, features: Features, terms: StoryTerms, *, plan: Plan, order: Array
 ) -> _Proof:
     is_all = asks_for_all(features, stories, terms)
-    evidence = happened(stories, plan, order, is_all=is_all)
+    within = in_time(stories, plan)
+    if (within & features.within).any():
+        within &= features.within
+    evidence = happened(stories, within, order, is_all=is_all)
     if not len(evidence):
         return _Proof(order, order[:1], is_known=False)
     is_known = True if is_all else None
@@ -396,63 +433,7 @@ def _value(
         at_s = int(stories.occurred_ms[order[0]]) / 1_000
         return datetime.fromtimestamp(at_s, zone).isoformat(timespec="seconds")
     if plan.operator is Operator.ACTOR:
-        return _actor(stories, int(order[0]))
+        return actor_of(stories, features, plan, int(order[0]))
     if plan.operator is Operator.PROFILE and features.profile:
         return [f"{relation_words(one.relation)} {one.value}" for one in features.profile]
     return None
-
-
-def _is_not_done(stories: Stories, features: Features, plan: Plan, best: int) -> bool:
-    """Whether what is asked about was tried, or asked for, and is not known to be done."""
-    if features.acts.done:
-        return False
-    asked_for = stories.type[best] >= 0 and is_asked_for(stories.types[stories.type[best]])
-    return features.acts.not_done or (plan.operator is Operator.TIME and asked_for)
-
-
-def _actor(stories: Stories, best: int) -> str | None:
-    """Who did it: of a call and of what came of it, who called the tool."""
-    if stories.tool[best] >= 0:
-        agent = int(stories.agent[best])
-        return stories.agents[agent] if agent >= 0 else None
-    author = int(stories.author[best])
-    return stories.authors[author] if author >= 0 else None
-
-
-def merged(ranked: Sequence[Ranked], answer: StoryAnswer, weights: DecayWeights) -> list[Ranked]:
-    """A ranking in which the events of stories stand in their order, before all other events.
-
-    What is no event keeps its worth, and stands behind the first FIRST_EVENTS events.
-
-    Args:
-        ranked: by what is said and by paths, the best first.
-        answer: that decides.
-        weights: of the ranking.
-    """
-    share = weights.relevance / weights.total
-    by_id = {node.node_id: node for node in ranked}
-    events = [_as_told(by_id.get(one), one, answer.relevance[one], share) for one in answer.order]
-    least = events[-1].rank if events else 1.0
-    told = set(answer.order)
-    others = [
-        node._replace(rank=min(node.rank, 1.0) * least)
-        for node in ranked
-        if is_event(node.node_id) and node.node_id not in told
-    ]
-    ceiling = events[:FIRST_EVENTS][-1].rank if events else 1.0
-    derived = [
-        node._replace(rank=min(node.rank, ceiling)) for node in ranked if not is_event(node.node_id)
-    ]
-    return _woven([*events, *others], derived)
-
-
-def _as_told(node: Ranked | None, event_id: str, relevance: float, share: float) -> Ranked:
-    if node is None:
-        return Ranked(event_id, relevance * share, relevance, found_by=("story",))
-    found_by = node.found_by if "story" in node.found_by else (*node.found_by, "story")
-    return node._replace(rank=relevance * share, relevance=relevance, found_by=found_by)
-
-
-def _woven(events: Iterable[Ranked], derived: Sequence[Ranked]) -> list[Ranked]:
-    """Both by rank; of equal ones events come first."""
-    return sorted([*events, *derived], key=lambda node: -node.rank)

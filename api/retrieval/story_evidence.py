@@ -13,7 +13,6 @@ from api.retrieval.plan import Operator, Plan
 from api.retrieval.plan_phrases import ASKING_WORDS
 from api.retrieval.story_acts import acts_asked, asks_for_first, calls_of
 from api.retrieval.story_features import Features
-from api.retrieval.story_limits import in_time
 from api.retrieval.story_roles import CALL, roles_of
 from api.retrieval.story_terms import StoryTerms
 from api.retrieval.time_spans import TimeSpan
@@ -137,6 +136,8 @@ def records_of(stories: Stories, features: Features, terms: StoryTerms) -> Array
 def promises(stories: Stories, features: Features, terms: StoryTerms) -> Array:
     """Which words of agents may promise something to those whom the question names."""
     words = features.roles.says & ~stories.person & ~stories.asks & (stories.marks > 0)
+    if (words & stories.theirs).any():  # whose agent it was that promised says less than to whom
+        return numpy.asarray(words & stories.theirs)
     names = [place for place, word in enumerate(terms.words) if word in terms.capitalised]
     if not (features.is_named or names):
         return numpy.asarray(words)
@@ -150,16 +151,16 @@ def in_order(stories: Stories, places: Array) -> Array:
     return places[numpy.argsort(stories.occurred_ms[places], kind="stable")]
 
 
-def happened(stories: Stories, plan: Plan, order: Array, *, is_all: bool) -> Array:
+def happened(stories: Stories, within: Array, order: Array, *, is_all: bool) -> Array:
     """The best events of the time that a question limits its answer to, in their order.
 
     Args:
         stories: that were found.
-        plan: of the question.
+        within: those of that time, by whom it names.
         order: places, the best first.
         is_all: it names no topic: of each story some, so that none is told alone.
     """
-    inside = order[in_time(stories, plan)[order]]
+    inside = order[within[order]]
     if is_all:
         turns: Counter[int] = Counter()
         places = []

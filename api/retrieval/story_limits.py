@@ -6,6 +6,7 @@ the same words, and "what did the support agent do?" by what that agent did.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -44,6 +45,15 @@ ORDER: Final = {Operator.FIRST: 0, Operator.LAST: -1}
 """Operators that ask for a place in time, and which place that is."""
 
 
+SAYING: Final = re.compile(
+    r"(?<!\w)(?:ask|want|request|say|said|tell|told|writ|wrote|mention|complain|report|inquir|"
+    r"enquir|bring|brought|contact|call|need|wish|messag|question|wonder|rais|promis|offer|"
+    r"answer|repl|explain|confirm|recommend|suggest|advis|inform|warn|apolog|announc|remind)\w*",
+    re.IGNORECASE,
+)
+"""What somebody does who puts a question; whoever asks who did it, did nothing else."""
+
+
 def within_limits(
     stories: Stories,
     roles: Roles,
@@ -71,6 +81,7 @@ def within_limits(
         (bool(facts), numpy.array(by_fact, dtype=bool)),
         (operator is Operator.WINDOW, in_time(stories, plan)),
         (operator in VALUES, ~stories.asks),
+        (operator is Operator.ACTOR and not SAYING.search(plan.timeless), ~stories.asks),
         (operator is Operator.CALLS, roles.call | roles.failed_call),
         (operator is Operator.FAILURES, stories.failed),
         (operator in (Operator.COUNT, Operator.USERS) and plan.failed is True, stories.failed),

@@ -121,7 +121,11 @@ def list_asked(query: str, plan: Plan, terms: StoryTerms, session_id: str) -> Li
         or (plan.operator is Operator.CAUSE and _says(query, _WENT_WRONG))
         or (plan.operator is Operator.SEARCH and _SORTED.match(query) is not None)
     )
-    if not is_steady or plan.quoted or identifiers or (ways and not tools):
+    if not is_steady or plan.quoted or (ways and not tools):
+        return None
+    if grouped == "session" and (about := _sessions_about(plan, terms, session_id)) is not None:
+        return about
+    if identifiers:
         return None
     words = words.difference(word for way in ways for word in words_in(way))
     left = words - ASKING_WORDS - _OTHER - (_OF_TIME if plan.spans else frozenset())
@@ -156,12 +160,40 @@ def list_asked(query: str, plan: Plan, terms: StoryTerms, session_id: str) -> Li
     )
 
 
+_ABOUT: Final = re.compile(
+    r"(?<!\w)(?:(?:is|are|was|were)\s+about|concern(?:s|ed)?|mention(?:s|ed)?|involve[sd]?|"
+    r"deal(?:s|t)?\s+with|touch(?:es|ed)?|worked\s+on|refer(?:s|red)?\s+to|contain(?:s|ed)?|"
+    r"ha(?:ve|s|d)\s+to\s+do\s+with|talk(?:s|ed)?\s+about|belong(?:s|ed)?\s+to)(?!\w)",
+    re.IGNORECASE,
+)
+"""How sessions are asked for by what was said in them."""
+
+
+def _sessions_about(plan: Plan, terms: StoryTerms, session_id: str) -> ListAsked | None:
+    """The sessions in which one event says what the question names by a number; None: nothing."""
+    _, *named = _ABOUT.split(plan.timeless, maxsplit=1)
+    saying = tuple(dict.fromkeys(map(stem_in, _telling(" ".join(named)))))
+    if not any(map(str.isdigit, "".join(saying))):
+        return None
+    return ListAsked(
+        session=session_id,
+        windows=plan.spans,
+        text=terms.text,
+        saying=saying,
+        grouped="session",
+    )
+
+
 def _grouped(query: str) -> Grouped | None:
     """What a question lists instead of events; None: events, or tools."""
-    return next((column for words, column in _GROUPS if _WAYS[words].match(query)), None)
+    return next((column for _, column in _GROUPS if _WAYS[column].match(query)), None)
 
 
-_WAYS: Final = {words: re.compile(_WHICH.format(words), re.IGNORECASE) for words, _ in _GROUPS}
+_WAYS: Final = {
+    column: re.compile(_WHICH.format(words), re.IGNORECASE) for words, column in _GROUPS
+}
+_WHO_ACTED: Final = frozenset(("session", "agent"))
+"""What acts are told apart by, instead of being listed."""
 
 
 def acts_listed(
@@ -171,11 +203,17 @@ def acts_listed(
 
     "How many transports were booked?", "which parts were rejected?": `book_transport` that worked.
     """
+    grouped = _grouped(query)
+    by_group = grouped in _WHO_ACTED and plan.operator in (Operator.SEARCH, Operator.ACTOR)
     may_list = plan.operator is Operator.SEARCH and _COUNTED_ACTS.match(query)
-    if plan.quoted or not (may_list or plan.operator is Operator.COUNT):
+    if plan.quoted or not (by_group or may_list or plan.operator is Operator.COUNT):
         return ()
+    if (failed := _failed_acts(plan, terms, session_id)) is not None:
+        return (failed,)
     content = _telling(plan.timeless)
     done = _telling(_COUNTED_ACTS.sub("", plan.timeless, count=1))  # what is counted is no verb
+    if by_group and grouped is not None:
+        content = done = _telling(_WAYS[grouped].sub("", plan.timeless, count=1))
     meant = [(content, done)]
     if _HOW_MANY.match(query) and DONE.issuperset(done) and _says(query, _MADE):
         # refunds that were made, or that there were: `refund`, or `create_refund`
@@ -190,9 +228,34 @@ def acts_listed(
             text=terms.text,
             words=tuple(dict.fromkeys(stem_in(w) for w in words if w not in ASKING_WORDS)),
             verbs=verbs,
+            grouped=grouped if by_group and grouped is not None else "tool",
         )
         for words, verbs in ((words, _verbs(named, plan)) for words, named in meant)
         if verbs
+    )
+
+
+_FAILED_ACTS: Final = re.compile(
+    r"^\W*(?:and\s+)?how\s+many\s+(?P<acts>\w+)(?:\s+(?:have|has|had))?\s+"
+    r"(?:failed|went\s+wrong|did\s+not\s+work)\W*$",
+    re.IGNORECASE,
+)
+
+
+def _failed_acts(plan: Plan, terms: StoryTerms, session_id: str) -> ListAsked | None:
+    """Acts of one name that failed: "how many deploys failed?" counts those of `deploy_site`."""
+    match = _FAILED_ACTS.match(" ".join(plan.timeless.split()))
+    if match is None or match["acts"].lower() in ASKING_WORDS | _OTHER:
+        return None
+    verb = stem_in(match["acts"].lower())
+    return ListAsked(
+        session=session_id,
+        only_session=plan.session,
+        failed=True,
+        windows=plan.spans,
+        text=terms.text,
+        words=(verb,),
+        verbs=(verb,),
     )
 
 
@@ -208,6 +271,8 @@ def _telling(text: str) -> list[str]:
 
 def acts_answer(query: str, plan: Plan, listed: Listed) -> StoryAnswer:
     """The answer of acts that were counted or are listed."""
+    if plan.operator is not Operator.COUNT and _grouped(query) in _WHO_ACTED:
+        return list_answer(query, plan, listed)
     counts = plan.operator is Operator.COUNT or _HOW_MANY.match(query) is not None
     operator = Operator.COUNT if counts else Operator.CALLS
     plan = plan._replace(operator=operator, confidence=max(plan.confidence, READ_OFF))

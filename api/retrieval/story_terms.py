@@ -26,6 +26,13 @@ _MEASURE: Final = re.compile(r"\d+[a-z]{1,3}")
 _SESSION: Final = re.compile(r"[\w.:/-]{4,}")
 VALUES: Final = frozenset((Operator.VALUE, Operator.VALUE_BEFORE, Operator.VALUE_AT))
 """Operators that ask what something is or was set to."""
+OF_TEXTS: Final = VALUES | frozenset(
+    (
+        *(Operator.SEARCH, Operator.ACTOR, Operator.TIME, Operator.COUNT, Operator.PROMISE),
+        Operator.CALLS,
+    )
+)
+"""Operators whose answer is a part of what an event says: a field, a sentence."""
 OF_FACTS: Final = VALUES | frozenset((Operator.ACTOR, Operator.SEARCH))
 """Operators that a fact answers where it says all that is asked for."""
 _BY_SPEAKER: Final = VALUES | frozenset(

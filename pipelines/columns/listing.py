@@ -42,8 +42,8 @@ def listed(view: View, question: ListAsked) -> Listed:
         chosen &= table["tool"] != NOBODY
     if question.failed:
         chosen &= failures(view)
-    if question.stems:
-        chosen &= _saying(view, numpy.flatnonzero(chosen), question.stems)
+    if question.stems or question.saying:
+        chosen &= _saying(view, numpy.flatnonzero(chosen), question)
     if question.by_person is not None:
         is_agent = numpy.isin(table["author"], who(view, "agent", TOOL_USE))
         is_agent |= numpy.isin(table["kind"], numbers_of_kinds(view, TOOL_USE))
@@ -74,15 +74,15 @@ def _accounted(view: View, question: ListAsked, chosen: Bits) -> Bits:
     of_them = chosen & numpy.isin(table["agent"], agents)
     if not question.verbs:
         return of_them if not words else numpy.zeros(table.size, dtype=bool)
-    acts = _acts(view, words, question.verbs, of_them)
+    acts = _acts(view, question, words, of_them)
     # what is called as an agent is may be what something was done to
-    return acts if acts.any() else _acts(view, question.words, question.verbs, chosen)
+    return acts if acts.any() else _acts(view, question, question.words, chosen)
 
 
-def _acts(view: View, words: Sequence[str], verbs: Sequence[str], chosen: Bits) -> Bits:
+def _acts(view: View, question: ListAsked, words: Sequence[str], chosen: Bits) -> Bits:
     """The calls that succeeded, or the events, that say all of the words, one of them as a verb.
 
-    Those of tools and types whose names say most of them.
+    Those of tools and types whose names say most of them; what failed, where that is asked for.
     """
     table, names = view.tenant.events.table, view.tenant.events.names
     is_of_tool = table["tool"] != NOBODY
@@ -91,10 +91,12 @@ def _acts(view: View, words: Sequence[str], verbs: Sequence[str], chosen: Bits) 
         for number in different(table[column][chosen & mask]):
             name = names.text(number) or ""
             meaning = of_tool(name) if column == "tool" else of_type(name)[:2]
-            meant = [one for one in verbs if says_verb(base(one), meaning[0])]
+            meant = [one for one in question.verbs if says_verb(base(one), meaning[0])]
             left = [one for one in words if one not in meant and one not in meaning[1]]
             if meant and (
-                rows := _saying_all(view, chosen & mask & (table[column] == number), left)
+                rows := _saying_all(
+                    view, chosen & mask & (table[column] == number), left, failed=question.failed
+                )
             ):
                 fitting.setdefault((column == "tool", -len(left)), []).extend(rows)
     acts = numpy.zeros(table.size, dtype=bool)
@@ -103,7 +105,7 @@ def _acts(view: View, words: Sequence[str], verbs: Sequence[str], chosen: Bits) 
     return acts
 
 
-def _saying_all(view: View, chosen: Bits, words: Sequence[str]) -> list[int]:
+def _saying_all(view: View, chosen: Bits, words: Sequence[str], *, failed: bool) -> list[int]:
     """Of one tool or type what succeeded and says all the words, with its call; calls, if any."""
     events, table = view.tenant.events, view.tenant.events.table
     rows = numpy.flatnonzero(chosen)
@@ -117,7 +119,7 @@ def _saying_all(view: View, chosen: Bits, words: Sequence[str]) -> list[int]:
     saying = events.texts.counts(words, rows) > 0
     saying |= events.texts.counts(words, calls) > 0
     saying |= holding(view, words, rows)
-    done = saying.all(axis=1) & ~failures(view)[rows]
+    done = saying.all(axis=1) & (failures(view)[rows] == failed)
     if has_outcomes:
         done &= ~is_call
     told: list[int] = numpy.unique(calls[done]).tolist()
@@ -169,12 +171,17 @@ def last_ms(view: View, until_ms: int) -> int | None:
     return int(before.max()) if len(before) else None
 
 
-def _saying(view: View, rows: Array, stems: Sequence[str]) -> Bits:
-    """Which of the rows say one of the stems, or have it as their status."""
-    events = view.tenant.events
-    statuses = [number for one in stems if (number := events.names.find(one)) != NOBODY]
-    saying = (events.texts.counts(stems, rows) > 0).any(axis=1)
-    saying |= numpy.isin(events.table["status"][rows], statuses)
+def _saying(view: View, rows: Array, question: ListAsked) -> Bits:
+    """Which of the rows say one of the stems, or have it as their status, and all that is named."""
+    events, stems = view.tenant.events, question.stems
+    saying: Bits = numpy.ones(len(rows), dtype=bool)
+    if stems:
+        statuses = [number for one in stems if (number := events.names.find(one)) != NOBODY]
+        saying = numpy.asarray((events.texts.counts(stems, rows) > 0).any(axis=1))
+        saying = saying | numpy.isin(events.table["status"][rows], statuses)
+    if question.saying:
+        says_all = (events.texts.counts(question.saying, rows) > 0).all(axis=1)
+        saying &= numpy.asarray(says_all)
     chosen = numpy.zeros(events.table.size, dtype=bool)
     chosen[rows[saying]] = True
     return chosen

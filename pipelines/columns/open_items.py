@@ -280,13 +280,13 @@ class _Opening:
         first, last = ([self._steps[place].rows[end] for place in places] for end in (0, -1))
         holds = self._events.texts.counts(stems, numpy.array(first, dtype=numpy.int32)) > 0
         holds |= self._events.texts.counts(stems, numpy.array(last, dtype=numpy.int32)) > 0
-        called: dict[int, set[str]] = {}
+        named: dict[int, set[str]] = {}
 
         def words_of(number: int) -> set[str]:
-            if number not in called:
+            if number not in named:
                 text = names.text(number) or ""
-                called[number] = {stem_in(word) for word in words_in(text.lower())}
-            return called[number]
+                named[number] = {stem_in(word) for word in words_in(text.lower())}
+            return named[number]
 
         def is_meant(step: _Step, holding: Sequence[bool]) -> bool:
             lacking = {one for one, held in zip(stems, holding, strict=True) if not held}
@@ -295,7 +295,10 @@ class _Opening:
             return lacking <= step.nouns
 
         told = zip(places, holds.tolist(), strict=True)
-        return [place for place, holding in told if is_meant(self._steps[place], holding)]
+        meant = [place for place, holding in told if is_meant(self._steps[place], holding)]
+        called = {place: len(self._steps[place].nouns.intersection(stems)) for place in meant}
+        # what only speaks of an approval is none, where other things are called so
+        return [place for place in meant if called[place] == max(called.values())]
 
 
 def _by_tool(words: Sequence[str], *, says: bool) -> _Doing | None:

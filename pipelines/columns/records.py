@@ -166,6 +166,7 @@ class ListAsked(NamedTuple):
         verbs: stems by which an act may be named: what succeeded, of a tool or of a type that is
             called so, and that says all of the words, or is of whom they name; empty: no act.
         grouped: the column by which they are told apart.
+        saying: that say all of these stems.
     """
 
     session: str
@@ -182,6 +183,7 @@ class ListAsked(NamedTuple):
     words: Sequence[str] = ()
     verbs: Sequence[str] = ()
     grouped: Grouped = "tool"
+    saying: Sequence[str] = ()
 
 
 class Listed(NamedTuple):

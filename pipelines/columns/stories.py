@@ -19,6 +19,7 @@ import numpy
 from enrichment.act_names import is_reader, of_tool
 from enrichment.event_kinds import TOOL_USE, EventKind
 from enrichment.vocabulary import STOP_WORDS
+from pipelines.columns.elsewhere import causes_elsewhere
 from pipelines.columns.entities import Fact
 from pipelines.columns.listing import (
     agents_named,
@@ -302,47 +303,6 @@ class _Telling:
         codes = {self._events.names.find(kind): code for code, kind in enumerate(KINDS)}
         other = KINDS.index(EventKind.OTHER)
         return numpy.array([codes.get(one, other) for one in numbers.tolist()], dtype=numpy.int8)
-
-
-MAX_STEPS: Final = 5
-"""From a failure to a cause."""
-MAX_CAUSES: Final = 100
-MAX_FAILURES: Final = 60
-"""That are looked behind, in their order."""
-
-
-def causes_elsewhere(view: View, failures: Iterable[int]) -> dict[int, int]:
-    """Rows of the causes that stand in another session than their failure, and that failure's row.
-
-    Of one that stands behind several failures the first counts. What another session changed, and
-    a failure names, stands behind it as well: the link of both was decided.
-    """
-    session = view.tenant.events.table["session"]
-    elsewhere: dict[int, int] = {}
-    for failure in islice(failures, MAX_FAILURES):
-        met, level = {failure}, [failure]
-        for _ in range(MAX_STEPS):
-            behind = (cause for row in level for cause in _causes_of(view, row))
-            new = {row for row in behind if row not in met and view.seen[row]}
-            level = sorted(new, key=view.tenant.events.place)
-            met.update(level)
-            for row in level:
-                if session[row] != session[failure]:
-                    elsewhere.setdefault(row, failure)
-        if len(elsewhere) >= MAX_CAUSES:
-            break
-    return elsewhere
-
-
-def _causes_of(view: View, row: int) -> Iterator[int]:
-    tenant = view.tenant
-    yield from (cause for cause, _ in tenant.causes.targets(row))
-    own_id, summary = tenant.events.ids[row], tenant.summaries.get
-    for summary_id in tenant.summaries_of(row):
-        for link in tenant.links.get(summary_id, ()):
-            seen = view.sees_made(summary(summary_id)) and view.sees_made(summary(link.other_id))
-            if seen and link.effect_id == own_id and link.cause_id in tenant.events.rows:
-                yield tenant.events.rows[link.cause_id]
 
 
 MAX_NAMED: Final = 24

@@ -38,6 +38,9 @@ PHRASINGS: dict[Operator, tuple[str, ...]] = {
         "The sync failed at first; what helped?",
         "What was the workaround for the login?",
         "How did you solve the disk problem?",
+        "What should I do when the disk is full?",
+        "What can we try if the upload is refused?",
+        "How was the import made to work?",
     ),
     Operator.HOW_DOES: (
         "How does Ana Berg usually close the month?",
@@ -117,6 +120,8 @@ PHRASINGS: dict[Operator, tuple[str, ...]] = {
         "Give me the events of last week.",
         "On Sunday, what went on with Ana?",
         "What did the agent do yesterday?",
+        "Summarise yesterday.",
+        "Sum up what happened on Sunday.",
     ),
     Operator.AFTER: (
         "What happened after the refusal?",
@@ -124,6 +129,7 @@ PHRASINGS: dict[Operator, tuple[str, ...]] = {
         "After the deploy, what was done next?",
         "What was the next step following the rejection?",
         "And then, after the crash?",
+        "What happened since the deploy?",
     ),
     Operator.BEFORE: (
         "What happened before the crash?",
@@ -139,6 +145,7 @@ PHRASINGS: dict[Operator, tuple[str, ...]] = {
         "In how many cases was the parcel late?",
         "What is the number of times the job crashed?",
         "How many failures were there?",
+        "How many deploys failed?",
     ),
     Operator.USERS: (
         "Which of our users had a late parcel?",
@@ -333,3 +340,18 @@ def test_how_long_it_took_is_asked_of_an_act_or_of_what_was_solved(
 @pytest.mark.parametrize("question", ["How long ago was the audit?", "How was the login fixed?"])
 def test_no_stretch_of_time_is_asked_for(question: str) -> None:
     assert not plan_of(question, NOW_MS).lasting
+
+
+@pytest.mark.parametrize(
+    ("question", "topic"),
+    [
+        ("Summarise yesterday.", "what happened"),
+        ("Summarise what the lab agent did yesterday.", "what the lab agent did"),
+    ],
+)
+def test_a_day_is_summed_up_by_what_happened(question: str, topic: str) -> None:
+    assert plan_of(question, NOW_MS).timeless.split() == topic.split()
+
+
+def test_a_session_of_a_day_is_still_summed_up_as_one() -> None:
+    assert plan_of("Summarise the session of yesterday.", NOW_MS).operator is Operator.SUMMARY

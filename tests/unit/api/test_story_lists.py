@@ -18,6 +18,7 @@ from api.retrieval.story_lists import (
 from api.retrieval.story_result import StoryAnswer
 from api.retrieval.story_terms import story_terms
 from enrichment.event_kinds import EventKind
+from enrichment.stems import stem_in
 from pipelines.columns.records import ListAsked, Listed
 from tests.factories import START_MS
 from tests.unit.api.test_story_answer import asked
@@ -232,3 +233,27 @@ def test_what_failed_may_be_told_in_other_words(kind: str, said: str, is_unheard
     _, terms, stories = asked("How many times did the lift block the door?")
     stories.add(0, kind, said, tool="run")
     assert is_unheard_of(stories.stories(), terms, "0") is is_unheard
+
+
+def test_sessions_are_listed_by_the_number_of_what_they_are_about() -> None:
+    for question, saying in (
+        ("Which sessions are about RF-77?", ("rf", "77")),
+        ("In which conversations did we deal with migration 88?", ("migration", "88")),
+    ):
+        asked = wanted(question)
+        assert asked is not None
+        assert (asked.grouped, asked.saying) == ("session", saying)
+
+
+def test_acts_are_told_apart_by_who_did_them() -> None:
+    question = "Which agents placed orders?"
+    plan = plan_of(question, NOW_MS)
+    (asked,) = acts_listed(question, plan, story_terms(question, plan), "s-1")
+    assert (asked.grouped, asked.words) == ("agent", (stem_in("placed"), "order"))
+
+
+def test_failed_acts_are_counted_by_their_name() -> None:
+    question = "How many deploys failed?"
+    plan = plan_of(question, NOW_MS)
+    (asked,) = acts_listed(question, plan, story_terms(question, plan), "s-1")
+    assert (asked.failed, asked.verbs) == (True, ("deploi",))

@@ -26,7 +26,7 @@ def response(*edges: tuple[str, str], answered: bool = True) -> AtlasResponse:
             node_id=name,
             type=EVENT.label,
             attributes={"summary": summary, "kind": kind, "status": status},
-            provenance=partly(NodeProvenance, session_id="s"),
+            provenance=partly(NodeProvenance, session_id="s", occurred_at=None),
             scores=partly(Scores, relevance_score=0.9),
         )
         for name, (summary, kind, status) in TOLD.items()
@@ -126,7 +126,7 @@ def returned(summary: str) -> AtlasResponse:
         node_id="twice",
         type=EVENT.label,
         attributes={"summary": summary, "tool_name": tool},
-        provenance=partly(NodeProvenance, session_id="s"),
+        provenance=partly(NodeProvenance, session_id="s", occurred_at=None),
         scores=partly(Scores, relevance_score=0.9),
     )
     return partly(AtlasResponse, nodes=[node], edges=[], meta=partly(Meta, answered=True))
@@ -173,3 +173,29 @@ def test_when_something_will_be_is_not_when_that_was_said() -> None:
 def test_where_stories_do_not_decide_the_first_event_that_is_shown_proves_it() -> None:
     answer = answer_of(story("What was charged?", decides=False), response(), None)
     assert (answer.evidence, answer.value) == (["reload"], "config.changed: limit 30 to 3")
+
+
+def test_a_promise_is_the_sentence_that_promises() -> None:
+    texts = {
+        "refused": "It waits for the board. As a rule that takes a week.",
+        "twice": "B-40 is in the kiln. I will send you a photo.",
+    }
+    asked_for = story("What did you promise me?", evidence=["refused", "twice"])
+    told = answer_of(asked_for, response(), None, texts)
+    assert (told.value, told.evidence) == ("I will send you a photo.", ["twice"])
+    texts["refused"] = "I'll call you."
+    told = answer_of(asked_for, response(), None, texts)
+    assert told.value == ["I'll call you.", "I will send you a photo."]
+
+
+def test_why_tells_what_was_decided_elsewhere() -> None:
+    asked_for = story("Why was it refused?", evidence=["refused", "reload"])
+    told = answer_of(asked_for, response(), None)
+    assert told.value == "charge refused: limit 3 \u2190 config.changed: limit 30 to 3"
+    assert told.evidence == ["refused", "reload"]
+
+
+def test_each_order_counts_once_whatever_its_quantity() -> None:
+    asked_for = story("How many orders were placed?", type="count", value=1)
+    texts = {"twice": "order: O-7\nquantity: 500"}
+    assert answer_of(asked_for, response(), None, texts).value == 1

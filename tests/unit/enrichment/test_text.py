@@ -55,6 +55,26 @@ def test_a_turn_with_its_words_under_text_is_a_message_of_its_agent() -> None:
     assert actual == EventText(EventKind.MESSAGE, "I drew it!", "Caroline")
 
 
+@pytest.mark.parametrize(
+    "payload",
+    [
+        {"content": '{"order": "O-7", "total": {"amount": 5}}'},
+        {"result": {"content": '{"order": "O-7", "total": {"amount": 5}}'}},
+        {"content": [{"type": "text", "text": '{"order": "O-7", "total": {"amount": 5}}'}]},
+        {"result": [{"type": "text", "text": '{"order": "O-7", "total": {"amount": 5}}'}]},
+        {"result": '{"order": "O-7", "total": {"amount": 5}}'},
+    ],
+)
+def test_json_that_a_tool_returned_as_text_is_read(payload: Any) -> None:
+    actual = text_of(payload, event_type="tool.result", tool_name="order")
+    assert actual.text == "order: O-7\ntotal.amount: 5"
+
+
+def test_json_that_a_person_wrote_stays_as_written() -> None:
+    actual = text_of({"text": '{"order": "O-7"}'}, event_type="message.user")
+    assert actual.text == '{"order": "O-7"}'
+
+
 def test_words_beside_other_fields_come_first() -> None:
     actual = text_of({"text": "The key is new.", "score": 3}, event_type="hypothesis.formed")
     assert actual == EventText(EventKind.OTHER, "The key is new.\nscore: 3", "agent-1")

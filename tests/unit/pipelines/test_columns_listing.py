@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from enrichment.event_kinds import EventKind
+from enrichment.stems import stem_in
 from pipelines.columns.listing import MAX_LISTED, listed
 from pipelines.columns.records import ListAsked, Listed
 from pipelines.columns.view import View
@@ -142,3 +143,29 @@ SHOP: list[dict[str, Any]] = [
 def test_every_word_of_what_is_counted_is_accounted_for(fields: dict[str, Any], ids: str) -> None:
     view = View(made(*SHOP), Scope(TENANT, None, 10**13))
     assert listed(view, ListAsked("u")._replace(**fields)).ids == [f"e{one}" for one in ids]
+
+
+def test_sessions_are_told_by_what_one_event_of_them_says() -> None:
+    tenant = made(
+        {"text": "migration 88 failed"},
+        {"text": "88 lamps, and a migration of birds", "session_id": "t"},
+        {"text": "the migration", "session_id": "v"},
+        {"text": "88", "session_id": "v"},
+    )
+    view = View(tenant, Scope(TENANT, None, 10**13))
+    told = listed(view, ListAsked("u", grouped="session", saying=(stem_in("migration"), "88")))
+    assert [name for name, _ in told.groups] == ["s", "t"]
+
+
+def test_acts_that_failed_are_counted_by_the_name_of_their_tool() -> None:
+    tenant = made(
+        {"kind": CALL, "tool_name": "deploy_site"},
+        {"kind": FAILURE, "tool_name": "deploy_site", "text": "no image"},
+        {"kind": CALL, "tool_name": "deploy_site"},
+        {"kind": RESULT, "tool_name": "deploy_site", "text": "live"},
+        {"kind": FAILURE, "tool_name": "mail", "text": "the deploy is late"},
+    )
+    view = View(tenant, Scope(TENANT, None, 10**13))
+    verb = (stem_in("deploys"),)
+    assert listed(view, ListAsked("u", failed=True, words=verb, verbs=verb)).ids == ["e1"]
+    assert listed(view, ListAsked("u", words=verb, verbs=verb)).ids == ["e2"]

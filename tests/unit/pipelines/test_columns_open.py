@@ -47,6 +47,7 @@ def columns(*events: dict[str, Any]) -> Tenant:
             values = dict.fromkeys(PROPERTIES) | {"canonical_name": name, "entity_type": "resource"}
             tenant.set_node(ENTITY.label, name, FoundNode((TENANT, name), True, values, False))
             tenant.mentions.add(Edge(row, tenant.entities.rows[name], 0.0, False))
+            tenant.entities.mention(tenant.entities.rows[name], row, tenant.events.place)
     return tenant
 
 
@@ -181,3 +182,10 @@ def test_a_time_limits_when_it_was_opened() -> None:
     )
     windows = [(2 * MINUTE_MS, 3 * MINUTE_MS)]
     assert open_things(view, OpenAsked(windows=windows)).ids == ["e1"]
+
+
+def test_what_only_speaks_of_an_approval_is_none() -> None:
+    asking = tool("request_approval", "gloves", result="waiting")
+    placing = tool("place_order", "approval: AV-9", "AV-9", result="order O-7")
+    assert still(*asking, *placing, words="approvals").ids == ["e0"]
+    assert still(*asking, *placing, words="orders").ids == ["e2"]

@@ -1,0 +1,181 @@
+"""What events say as fields: names in words, values, and of which record of a list. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from api.schemas import Node
+from enrichment.event_kinds import EventKind
+from enrichment.stems import stem_in, words_in
+from enrichment.vocabulary import STOP_WORDS
+
+_LINE: Final = re.compile(r"(?P<path>[^\s:][^:\s]{0,120}):(?: (?P<value>.*))?")
+_SHARED_LETTERS: Final = 3
+"""Letters of a word that two names share the beginning of."""
+
+
+_SEVERAL: Final = 2
+
+
+class Shown(NamedTuple):
+    """The events that an answer shows by id, the best first, and what they say as a whole."""
+
+    events: Mapping[str, Node]
+    texts: Mapping[str, str]
+
+
+class Field(NamedTuple):
+    """A field of what an event says.
+
+    Attributes:
+        node_id: of the event.
+        words: of its name, at least one.
+        value: of it.
+        row: path and number of the record of a list that it is of; empty: of no list.
+    """
+
+    node_id: str
+    words: tuple[str, ...]
+    value: str
+    row: tuple[str, int] | tuple[()] = ()
+
+
+def summary_of(node: Node) -> str | None:
+    """What an event says, in a sentence."""
+    summary: str | None = node.attributes.get("summary")
+    return summary
+
+
+def said_by(node: Node, shown: Shown) -> str:
+    """All that an event says, as far as it is known."""
+    return shown.texts.get(node.node_id) or summary_of(node) or ""
+
+
+def fields_of(node: Node, shown: Shown) -> list[Field]:
+    """The fields of an event, those of the surface before nested ones."""
+    is_message = node.attributes.get("kind") == EventKind.MESSAGE
+    text = None if is_message else shown.texts.get(node.node_id)
+    return _of_summary(node) if text is None else _of_text(node.node_id, text)
+
+
+def _of_summary(node: Node) -> list[Field]:
+    """One line: a tool's name, then the first field of each name."""
+    parts = [["", *part.split(": ")] for part in (summary_of(node) or "").split("; ")]
+    return [
+        Field(node.node_id, words, value.strip())
+        for *_, name, value in parts
+        if (words := _words(name))
+    ]
+
+
+def _of_text(node_id: str, text: str) -> list[Field]:
+    """A line a field; a name that comes again under the same path begins the next record."""
+    numbers: dict[str, int] = {}
+    names: dict[str, set[str]] = {}
+    told: list[tuple[int, Field]] = []
+    for line in text.split("\n"):
+        if (match := _LINE.fullmatch(line)) is None:
+            continue
+        above, _, name = match["path"].rpartition(".")
+        met = names.setdefault(above, set())
+        if name in met:
+            met.clear()
+            numbers[above] = numbers.get(above, 0) + 1
+        met.add(name)
+        row = (above, numbers.get(above, 0)) if above else ()
+        if words := _words(name):
+            told.append((len(row), Field(node_id, words, (match["value"] or "").strip(), row)))
+    return [field for _, field in sorted(told, key=lambda each: each[0])]
+
+
+def _words(name: str) -> tuple[str, ...]:
+    return tuple(words_in(name.lower().replace("_", " ")))
+
+
+def of_meant_row(fields: Iterable[Field], question: str) -> list[Field]:
+    """The fields of the record of a list that a question names by one of its values, then others.
+
+    Of `items` the one whose `item` is what the question speaks of; all, where it names none.
+    """
+    told = [*fields]
+    stems = stems_of(question)
+    named = {
+        (field.node_id, *field.row)
+        for field in told
+        if field.row and not field.value.isdigit() and _is_said(field.value, stems)
+    }
+    if not named:
+        return told
+    paths = {key[:2] for key in named}
+    inside = [field for field in told if (field.node_id, *field.row) in named]
+    outside = [field for field in told if (field.node_id, *field.row)[:2] not in paths]
+    return [*inside, *outside]
+
+
+def is_echo(field: Field, question: str) -> bool:
+    """Whether a question says the value itself: it asks for something else."""
+    return _is_said(field.value, stems_of(question))
+
+
+def stems_of(text: str) -> frozenset[str]:
+    """Stems of all words of a text."""
+    return frozenset(stem_in(word) for word in words_in(text.lower()))
+
+
+def _is_said(value: str, stems: frozenset[str]) -> bool:
+    words = words_in(value.lower())
+    telling = [word for word in words if word not in STOP_WORDS]
+    if not telling and len(words) < _SEVERAL:  # `yes` is said by no question
+        return False
+    return all(stem_in(word) in stems for word in telling or words)
+
+
+def is_record_of(node: Node, identifier: str, shown: Shown) -> bool:
+    """Whether an event is a record of what an identifier names: its tool is called after it.
+
+    `appointment: AP-1` is what `book_appointment` returned, and only a reference in an invoice.
+    """
+    tool = words_in((node.attributes.get("tool_name") or "").lower().replace("_", " "))
+    keys = [
+        word
+        for field in fields_of(node, shown)
+        if field.value.lower() == identifier and not field.row
+        for word in field.words
+    ]
+    return any(_begin_alike(key, word) for key in keys for word in tool)
+
+
+def _begin_alike(word: str, other: str) -> bool:
+    short, long = sorted((stem_in(word), stem_in(other)), key=len)
+    return len(short) >= _SHARED_LETTERS and long.startswith(short)
+
+
+def outcomes_of(events: Mapping[str, Node]) -> dict[Any, Node]:
+    """What a tool returned, by the id of its call."""
+    kinds = (EventKind.RESULT, EventKind.FAILURE)
+    return {
+        node.attributes.get("parent_event_id"): node
+        for node in events.values()
+        if node.attributes.get("kind") in kinds
+    }
+
+
+def identifiers_in(text: str) -> list[str]:
+    """Words with letters and digits, in lower case."""
+    words = (word.strip(".,;:?!'\"()").lower() for word in text.split())
+    return [word for word in words if any(map(str.isdigit, word)) and any(map(str.isalpha, word))]
+
+
+def holding(identifiers: Iterable[str], shown: Shown) -> Iterator[Node]:
+    """The events that say all of some identifiers."""
+    wanted = [*identifiers]
+    for node in shown.events.values():
+        text = said_by(node, shown).lower()
+        if wanted and all(_is_in(one, text) for one in wanted):
+            yield node
+
+
+def _is_in(identifier: str, text: str) -> bool:
+    return re.search(rf"(?<![\w-]){re.escape(identifier)}(?![\w-])", text) is not None

@@ -1,0 +1,156 @@
+"""Which of the events found is meant: a failure, what worked, an act that was done. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import numpy
+
+from api.retrieval.plan import Operator, Plan
+from api.retrieval.story_acts import calls_of, is_asked_for
+from api.retrieval.story_features import Features
+from api.retrieval.story_limits import SAYING
+from api.retrieval.story_terms import StoryTerms, stems_of_ways, ways_of_failing
+from enrichment.act_names import base, is_reader, of_tool, of_type, says_verb
+from enrichment.stems import same_root
+from pipelines.columns.records import Array, Stories
+
+
+def failure_meant(
+    stories: Stories, features: Features, terms: StoryTerms, order: Array
+) -> int | None:
+    """The failure that a question asks the cause of, where what was found first is none of it.
+
+    One that says all identifiers of the question, itself or by its call, comes before what says
+    them not; what was said, or was looked up, is no failure. None: the first may stay.
+    """
+    best, roles = int(order[0]), features.roles
+    if (refusal := refused_by(stories, features, terms)) is not None:
+        return refusal
+    failures = order[stories.failed[order] & features.within[order]]
+    if not len(failures):
+        return None
+    if stories.holds.shape[1]:
+        all_held = numpy.asarray(with_call(stories, features).all(axis=1))
+        told = failures[all_held[failures]]
+        if stories.failed[best] and not all_held[best] and len(told):
+            return int(told[0])
+    if stories.failed[best] or roles.other[best]:
+        return None
+    of_story = failures[stories.story[failures] == stories.story[best]]
+    return int(of_story[0] if len(of_story) else failures[0])
+
+
+def what_worked_first(stories: Stories, features: Features, order: Array) -> Array:
+    """An order in which an attempt that failed stands behind what worked of the same tool.
+
+    Only where the first event is such an attempt: what is, was not set by it. Where none about the
+    same things worked, how it failed comes before what was tried.
+    """
+    best, roles = int(order[0]), features.roles
+    if not (roles.failed_call[best] or (stories.failed[best] and stories.tool[best] >= 0)):
+        return order
+    same = (stories.tool == stories.tool[best]) & (stories.story == stories.story[best])
+    worked = same & ~(roles.failed_call | stories.failed)
+    if stories.holds.shape[1]:
+        worked &= (with_call(stories, features) | ~stories.holds[best]).all(axis=1)
+    first = order[worked[order]][:1]
+    if not len(first) and roles.failed_call[best]:
+        later = same & stories.failed & (stories.occurred_ms >= stories.occurred_ms[best])
+        first = numpy.flatnonzero(later)[:1]
+    return numpy.concatenate([first, order[~numpy.isin(order, first)]])
+
+
+def with_call(stories: Stories, features: Features) -> Array:
+    """Which identifiers each event holds, itself or by its call."""
+    calls = numpy.array(calls_of(stories, features.roles), dtype=numpy.int64)
+    return stories.holds | numpy.where(calls[:, None] >= 0, stories.holds[calls], False)
+
+
+def refused_by(stories: Stories, features: Features, terms: StoryTerms) -> int | None:
+    """The first act that did what a question asks the reason of: `decision: declined`.
+
+    It says all identifiers and how it was refused; tools that only look decide nothing.
+    """
+    ways = set(stems_of_ways(ways_of_failing(terms.text)))
+    places_of_ways = [place for place, one in enumerate(terms.stems) if one in ways]
+    if not (places_of_ways and stories.holds.shape[1]):
+        return None
+    roles = features.roles
+    looking = numpy.array([*map(is_reader, stories.tools), False], dtype=bool)[stories.tool]
+    acts = (roles.call | roles.worked | roles.other) & ~roles.failed_call & ~looking
+    acts &= stories.holds.all(axis=1) & (stories.counts[:, places_of_ways] > 0).any(axis=1)
+    places = numpy.flatnonzero(acts)
+    return int(places[stories.occurred_ms[places].argmin()]) if len(places) else None
+
+
+def is_never_done(stories: Stories, features: Features, terms: StoryTerms) -> bool:
+    """Whether an act is asked about that is known here, and nothing says it of the identifiers.
+
+    That somebody approved one thing does not say who approved another one.
+    """
+    if not stories.holds.shape[1] or features.acts.done or not terms.stems:
+        return False
+    verb = terms.stems[0]
+    acts = [of_tool(name)[0] for name in stories.tools] + [
+        of_type(name)[0] for name in stories.types
+    ]
+    if not any(says_verb(base(verb), verbs) for verbs in acts):
+        return False
+    about = stories.holds.all(axis=1)
+    says = stories.counts[:, 0] > 0
+    by_tool = numpy.array(
+        [*(any(same_root(verb, word) for word in of_tool(one)[1]) for one in stories.tools), False]
+    )
+    says |= by_tool[stories.tool]
+    return not (about & says & ~stories.asks).any()
+
+
+def told_by_agent(stories: Stories, features: Features, terms: StoryTerms, best: int) -> Array:
+    """What agents say of an act on what a question names, where nothing else speaks of that.
+
+    "A director has to approve RQ-3" is worth telling, and whoever says so is not who approved.
+    """
+    none = numpy.zeros(0, dtype=numpy.int64)
+    if not stories.holds.shape[1] or features.acts.done or not terms.stems:
+        return none
+    if features.roles.other[best] or with_call(stories, features)[best].all():
+        return none
+    says = stories.holds.all(axis=1) & (stories.counts[:, 0] > 0)
+    agents = says & features.roles.says & ~stories.person & ~stories.asks
+    return none if (says & ~agents & ~stories.asks).any() else numpy.flatnonzero(agents)
+
+
+def is_not_done(
+    stories: Stories, features: Features, terms: StoryTerms, *, plan: Plan, best: int
+) -> bool:
+    """Whether what is asked about was tried, or asked for, and is not known to be done."""
+    if features.acts.done:
+        return False
+    if plan.operator is Operator.ACTOR and is_never_done(stories, features, terms):
+        return True
+    asked_for = stories.type[best] >= 0 and is_asked_for(stories.types[stories.type[best]])
+    return features.acts.not_done or (plan.operator is Operator.TIME and asked_for)
+
+
+_ASKED_FOR: Final = re.compile(
+    r"(?<!\w)(?:ask(?:ed|s)?\s+(?:\w+\s+)?(?:for|to)|request(?:ed|s)?|want(?:ed|s)?|demand(?:ed|s)?)"
+    r"(?!\w)",
+    re.IGNORECASE,
+)
+
+
+def actor_of(stories: Stories, features: Features, plan: Plan, best: int) -> str | None:
+    """Who did it: of a call and of what came of it who called the tool, or who asked for that."""
+    if stories.tool[best] >= 0 and _ASKED_FOR.search(plan.timeless):
+        start = int(features.roles.starts[best])
+        asking = [place for place in range(start, best) if stories.person[place]]
+        best = asking[-1] if asking else best
+    if stories.tool[best] >= 0:
+        agent = int(stories.agent[best])
+        return stories.agents[agent] if agent >= 0 else None
+    if features.roles.says[best] and not (stories.person[best] or SAYING.search(plan.timeless)):
+        return None  # an agent tells of it, and not of itself
+    author = int(stories.author[best])
+    return stories.authors[author] if author >= 0 else None

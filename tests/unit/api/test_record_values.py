@@ -1,0 +1,128 @@
+"""Values of records: of a list the one that is meant, the newest; who and when by their roles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from api.record_fields import Shown, fields_of, is_record_of
+from api.record_values import Value, each_of, value_of
+from api.retrieval.plan import plan_of
+from api.schemas import Node, NodeProvenance, Scores
+from projections.schema import EVENT
+from tests.factories import partly
+
+STOCK = (
+    "items.item: white clay\nitems.left: 4\nitems.minimum: 10\n"
+    "items.item: blue glaze\nitems.left: 31\nitems.minimum: 5"
+)
+NEVER = "2026-01-01T00:00:00.000Z"
+
+
+def node(name: str, kind: str = "result", tool: str | None = None, **fields: Any) -> Node:
+    status, at = fields.get("status"), fields.get("at", NEVER)
+    given = {"summary": None, "kind": kind, "tool_name": tool, "status": status}
+    return partly(
+        Node,
+        node_id=name,
+        type=EVENT.label,
+        attributes={**given, "speaker": fields.get("speaker"), "parent_event_id": None},
+        provenance=partly(NodeProvenance, session_id=name, occurred_at=at),
+        scores=partly(Scores, relevance_score=0.9),
+    )
+
+
+def shown(*told: tuple[Node, str]) -> Shown:
+    return Shown({one.node_id: one for one, _ in told}, {one.node_id: text for one, text in told})
+
+
+def read(question: str, given: Shown) -> Any:
+    value: Value | None = value_of(plan_of(question, 0), [next(iter(given.events))], given)
+    return None if value is None else value.value
+
+
+def test_records_of_a_list_are_told_apart() -> None:
+    listed = node("stock")
+    fields = fields_of(listed, shown((listed, STOCK)))
+    assert [(one.words, one.value, one.row) for one in fields[3:5]] == [
+        (("item",), "blue glaze", ("items", 1)),
+        (("left",), "31", ("items", 1)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "value"),
+    [
+        ("How many pieces of blue glaze are left?", STOCK, 31),
+        ("What is the minimum of the blue glaze?", STOCK, "5"),
+        (
+            "How much did the lid cost?",
+            "lines.cost: 60\nlines.text: pot\nlines.cost: 8.5\nlines.text: lid\ntotal: 68.5",
+            "8.5",
+        ),
+        ("How much is invoice I-7?", "invoice: I-7\ntotal: 68.5\ndue: 2026-12-01", "68.5"),
+        ("How big is the picture P-7?", "picture: P-7\nseconds: 3\nsize_kb: 388", "388"),
+        ("How much water was saved in kiln K-2?", "kiln: K-2\nsaved_l: 38", "38"),
+        ("Which glaze was used for the blue bowl?", "glaze: blue\nbowl: blue", None),
+    ],
+)
+def test_a_value_is_read_from_the_record_that_is_meant(
+    question: str, text: str, value: Any
+) -> None:
+    assert read(question, shown((node("one"), text))) == value
+
+
+def test_the_newest_record_of_the_same_says_what_is() -> None:
+    old = node("old", tool="get_limit", at="2026-01-01T00:00:00.000Z")
+    new = node("new", tool="raise_limit", at="2026-01-02T00:00:00.000Z")
+    other = node("other", tool="get_limit", at="2026-01-03T00:00:00.000Z")
+    given = shown((old, "kiln: east\nlimit: 64"), (new, "kiln: east\nlimit: 96"))
+    assert read("What is the limit of the kiln east?", given) == "96"
+    beside = shown((old, "kiln: east\nlimit: 64"), (other, "kiln: west\nlimit: 12"))
+    assert read("What is the limit of the kiln east?", beside) == "64"
+
+
+def test_when_it_is_says_the_only_date_in_a_record_of_it() -> None:
+    bill = node("bill", tool="write_bill", at="2026-01-05T00:00:00.000Z")
+    booked = node("booked", tool="book_course", at="2026-01-01T00:00:00.000Z")
+    moved = node("moved", tool="move_course", at="2026-01-02T00:00:00.000Z")
+    given = shown(
+        (bill, "bill: B-1\ncourse: C-7\ndue: 2026-03-01"),
+        (booked, "course: C-7\nstart: 2026-02-01T10:00"),
+        (moved, "course: C-7\nstart: 2026-02-08T10:00"),
+    )
+    assert is_record_of(moved, "c-7", given)
+    assert not is_record_of(bill, "c-7", given)
+    assert read("When is the course C-7?", given) == "2026-02-08T10:00"
+    assert read("When was the course C-7 billed?", given) is None
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "who"),
+    [
+        ("Who owns kiln K-2?", "kiln: K-2\nowner: East studio", "East studio"),
+        ("Who declined R-3?", "request: R-3\ndecided_by: Lina Bo\nstate: declined", "Lina Bo"),
+        ("Who approved R-3?", "request: R-3\ndecided_by: Lina Bo\nstate: declined", None),
+        (
+            "Who took K-2 out of use?",
+            "kiln: K-2\nchanged_by: Lina Bo\nstate: out of use",
+            "Lina Bo",
+        ),
+        ("Who is working on M-6?", "report: M-6\nassignee: Rui Sa", "Rui Sa"),
+        ("Who opened M-6?", "report: M-6\nassignee: Rui Sa", None),
+    ],
+)
+def test_who_is_the_one_whom_a_record_names_in_that_role(
+    question: str, text: str, who: str | None
+) -> None:
+    assert read(question, shown((node("one"), text))) == who
+
+
+def test_of_several_acts_each_value_is_told_once() -> None:
+    texts: Mapping[str, str] = {"a": "glaze: blue", "b": "glaze: red", "c": "glaze: blue"}
+    given = shown(*((node(name), text) for name, text in texts.items()))
+    plan = plan_of("Which glazes were ordered?", 0)
+    assert each_of(plan, ["a", "b", "c"], given) == ["blue", "red"]
+    assert each_of(plan, ["a", "gone"], given) == []

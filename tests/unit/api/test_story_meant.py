@@ -1,0 +1,110 @@
+"""Which event is meant: the failure, what worked, the act that decided, who asked for it."""
+
+from __future__ import annotations
+
+from datetime import UTC
+from typing import Any
+
+from api.retrieval.plan import plan_of
+from api.retrieval.story_answer import story_answer
+from api.retrieval.story_result import StoryAnswer
+from api.retrieval.story_terms import stories_asked, story_terms
+from tests.factories import START_MS
+from tests.unit.api.story_builder import MINUTE_MS, Told
+
+NOW_MS = START_MS + 10_000 * MINUTE_MS
+
+
+class Asked:
+    """A question, and the stories that it is answered from."""
+
+    def __init__(self, question: str) -> None:
+        self.plan = plan_of(question, NOW_MS)
+        self.terms = story_terms(question, self.plan)
+        wanted = stories_asked(self.terms, self.plan, hits=(), vector=None, session_id="s")
+        self.stories = Told(wanted)
+
+    def add(self, story: int, kind: str, text: str, **fields: Any) -> Asked:
+        self.stories.add(story, kind, text, **fields)
+        return self
+
+    def answer(self) -> StoryAnswer:
+        told = self.stories.stories()
+        return story_answer(told, self.terms, self.plan, now_ms=NOW_MS, zone=UTC)
+
+
+def test_why_is_answered_by_the_failure_of_what_is_named() -> None:
+    asked = Asked("Why was sample S-9003 rejected?")
+    asked.add(0, "call", "sample S-9004 fridge", tool="register_sample")
+    asked.add(0, "failure", "sample S-9004 rejected sample", tool="register_sample")
+    asked.add(1, "call", "sample S-9003", tool="get_result")
+    asked.add(1, "failure", "hemolyzed", tool="get_result")
+    assert asked.answer().order[0] == "3"
+
+
+def test_why_it_was_declined_is_in_the_act_that_declined_it() -> None:
+    asked = Asked("Why was RQ-31 declined?")
+    asked.add(0, "call", "RQ-31 declined budget is spent", tool="decide_request")
+    asked.add(0, "result", "RQ-31 declined", tool="decide_request")
+    asked.add(1, "call", "limit", tool="raise_quota")
+    asked.add(1, "failure", "request RQ-31 is declined", tool="raise_quota")
+    assert asked.answer().order[0] == "0"
+
+
+def test_why_tells_what_another_session_decided_next() -> None:
+    asked = Asked("Why was telescope TL-20 denied?")
+    asked.add(0, "result", "stop ST-4", tool="create_stop", leads_to=2)
+    asked.add(1, "call", "TL-20", tool="lend_telescope")
+    asked.add(1, "failure", "denied by ST-4", tool="lend_telescope")
+    assert asked.answer().evidence == ["2", "0"]
+
+
+def test_what_is_was_not_set_by_an_attempt_that_failed() -> None:
+    asked = Asked("Which strategy is for pot P-421?")
+    for strategy, kind in (("all strategy", "failure"), ("slow", "result")):
+        asked.add(0, "call", f"pot P-421 strategy {strategy}", tool="fire_pot")
+        asked.add(0, kind, "pot", tool="fire_pot")
+    assert asked.answer().order[0] in ("2", "3")
+
+
+def test_that_somebody_approved_one_thing_says_nothing_of_another() -> None:
+    asked = Asked("Who approved PO-613?")
+    asked.add(0, "call", "referral RF-77", tool="approve_referral")
+    asked.add(0, "result", "approved RF-77", tool="approve_referral")
+    asked.add(1, "call", "gloves", tool="place_order")
+    asked.add(1, "result", "order PO-613", tool="place_order")
+    assert asked.answer().confidence == 0.0
+
+
+def test_who_tells_of_an_act_is_not_who_did_it() -> None:
+    asked = Asked("Who approved RQ-31?")
+    asked.add(0, "call", "limit", tool="raise_quota")
+    asked.add(0, "result", "limit raised", tool="raise_quota")
+    asked.add(0, "message", "a director has to approve RQ-31 or approved is nothing")
+    given = asked.answer()
+    assert (given.order[0], given.value) == ("2", None)
+
+
+def test_who_asked_for_an_act_is_the_person_before_it() -> None:
+    asked = Asked("Who asked for the rollback of billing?")
+    asked.add(0, "message", "it is slow, undo it", author="mateo")
+    asked.add(0, "call", "billing rollback", tool="rollback_service")
+    asked.add(0, "result", "billing rollback done", tool="rollback_service")
+    assert asked.answer().value == "mateo"
+
+
+def test_whoever_asks_who_did_it_did_nothing() -> None:
+    asked = Asked("Who pays the bill?")
+    asked.add(0, "message", "who pays the bill?", author="tom")
+    asked.add(0, "message", "the insurance pays")
+    asked.add(0, "call", "bill", tool="send_bill")
+    assert asked.answer().order[0] != "0"
+
+
+def test_a_thing_lasts_from_the_event_that_opens_it_to_the_one_that_ends_it() -> None:
+    asked = Asked("How long did AL-90 last?")
+    asked.add(0, "other", "AL-90", type="alert.raised", minute=0)
+    asked.add(0, "call", "AL-90", tool="page", minute=3)
+    asked.add(1, "other", "AL-90", type="alert.resolved", minute=20)
+    given = asked.answer()
+    assert (given.value, given.evidence) == ("20 min", ["0", "2"])
