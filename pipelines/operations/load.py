@@ -447,7 +447,7 @@ def fold_share(task: FoldTask, tell: Callable[[int], None]) -> Folded:
             fold.graph, task.folder, without=_LAST, share=task.share, see=stored.add
         )
         folded.sums = stored.sums
-        described(folded.report, fold.graph, fold.entries, EVERYTHING, stored.digests)
+        described(folded.report, fold.graph, fold.entries, EVERYTHING, digests=stored.digests)
         for label, nodes in (
             (CHECKPOINT.label, folded.checkpoints),
             (DEAD_LETTER.label, folded.letters),
