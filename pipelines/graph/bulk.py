@@ -14,13 +14,13 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, cast
 
-import numpy
 import orjson
 import pyarrow
 import pyarrow.compute
 import pyarrow.csv
 
-from pipelines.graph.port import Graph, Reads
+from pipelines.graph.memory import MemoryGraph
+from pipelines.graph.port import Graph
 from pipelines.graph.rows import FoundEdge, FoundNode
 from projections.identity import Key
 from projections.schema import EDGES, NODES, EdgeRow, Kind, NodeRow, Property
@@ -120,7 +120,12 @@ class BulkFiles:
 
 
 def write_files(
-    graph: Reads, folder: Path, *, without: Collection[str] = (), share: int = 0, see: See = unseen
+    graph: MemoryGraph,
+    folder: Path,
+    *,
+    without: Collection[str] = (),
+    share: int = 0,
+    see: See = unseen,
 ) -> BulkFiles:
     """Write a whole graph, placeholders too.
 
@@ -129,7 +134,8 @@ def write_files(
         folder: empty, and this process's own.
         without: labels that are left out, where no edge ends.
         share: number of this graph among those that are loaded together.
-        see: called with the label or type of each node and edge, and the node or edge.
+        see: called with the label or type of each node and edge, and the node or edge as it is
+            held: what it has not is missing, and the vector of an index is an array.
 
     Raises:
         OSError: the files could not be written.
@@ -144,7 +150,7 @@ def write_files(
 
 
 class _Writer:
-    def __init__(self, graph: Reads, folder: Path, see: See, *, first: int) -> None:
+    def __init__(self, graph: MemoryGraph, folder: Path, see: See, *, first: int) -> None:
         self.files = BulkFiles()
         self._graph = graph
         self._folder = folder
@@ -156,8 +162,7 @@ class _Writer:
         properties = row.stored()
         numbers = self._numbers[row.label] = {}
         tables: dict[bool, _Table] = {}
-        names = [p.name for p in properties]
-        for part in _parts(cast(Iterator[FoundNode], self._graph.stream(row.label, names))):
+        for part in _parts(cast(Iterator[FoundNode], self._graph.held(row.label))):
             for node in part:
                 self._see(row.label, node)
                 numbers[node.key] = self._next
@@ -170,7 +175,9 @@ class _Writer:
                 left = tables[visible].write([ids], [node.values for node in nodes])
                 if left:
                     lacking = self.files.left_nodes.setdefault(row.label, [])
-                    lacking += [nodes[n] for n in sorted(left)]
+                    keys = [nodes[n].key for n in sorted(left)]
+                    names = [p.name for p in properties]
+                    lacking += self._graph.nodes(row.label, keys, names).values()
         _close(tables.values())
         self.files.counts[row.label] = len(numbers)
 
@@ -182,16 +189,17 @@ class _Writer:
 
     def write_edges(self, row: EdgeRow) -> None:
         table: _Table | None = None
-        names, count = [p.name for p in row.properties], 0
-        streamed = cast(Iterator[FoundEdge], self._graph.stream(row.type, names))
-        for pairs in _parts(_by_pair(streamed)):
+        nothing, count = dict.fromkeys(p.name for p in row.properties), 0
+        listed = [p.name for p in row.properties if p.kind in _LISTS]
+        for pairs in _parts(_by_pair(cast(Iterator[FoundEdge], self._graph.held(row.type)))):
             edges: list[FoundEdge] = []
             for copies in pairs:  # restored are all edges of a pair, so none of them is written
                 count += len(copies)
-                if all(_is_writable(row.properties, edge.values) for edge in copies):
+                if not listed or all(_is_writable(edge, listed) for edge in copies):
                     edges += copies
                 else:
-                    self.files.left_edges.setdefault(row.type, []).extend(copies)
+                    left = self.files.left_edges.setdefault(row.type, [])
+                    left += [e._replace(values={**nothing, **e.values}) for e in copies]
                 for edge in copies:
                     self._see(row.type, edge)
             if table is None:
@@ -247,8 +255,6 @@ class _Table:
         columns = [pyarrow.array(column, pyarrow.int64()) for column in ids]
         for p in self._properties:
             column = [held.get(p.name) for held in values]
-            if p.name == self._searched:
-                column = [None if one is None else _narrow(one) for one in column]
             columns.append(_column(p, column, left))
         self._writer.write(pyarrow.table(columns, schema=self._schema))
         return left
@@ -292,13 +298,8 @@ def _times(milliseconds: Sequence[int | None]) -> pyarrow.Array[Any]:
     return pyarrow.compute.strftime(times, format=_TIME_FORMAT)
 
 
-def _narrow(numbers: Sequence[float]) -> Any:
-    """Numbers of four bytes, whose shortest digits are half as many."""
-    return numpy.asarray(numbers, numpy.float32)
-
-
 def _vector(numbers: Any) -> str:
-    """The shortest digits that give the same numbers."""
+    """The shortest digits that give the same numbers; half as many where these have four bytes."""
     text = orjson.dumps(numbers, option=orjson.OPT_SERIALIZE_NUMPY)
     return text[1:-1].decode().replace(",", BETWEEN_ELEMENTS)
 
@@ -314,8 +315,8 @@ def _can_join(elements: Sequence[Any]) -> bool:
     )
 
 
-def _is_writable(properties: Sequence[Property], values: Any) -> bool:
-    lists = (values[p.name] for p in properties if p.kind in _LISTS)
+def _is_writable(edge: FoundEdge, listed: Iterable[str]) -> bool:
+    lists = map(edge.values.get, listed)
     return all(one is None or _can_join(one) for one in lists)
 
 

@@ -522,6 +522,23 @@ class Neo4jGraph(_Neo4jReads):
     def _open(self, text: str, **parameters: Any) -> Iterator[neo4j.Record]:
         return self.client.stream(planned_once(text), **parameters)
 
+    def held(self, label_or_type: str) -> Iterator[FoundNode] | Iterator[FoundEdge]:
+        """Every node of a label, or edge of a type, with all that is stored, in no order.
+
+        It needs no index, so it may be asked while indexes are made.
+        """
+        if label_or_type in NODES:
+            row = NODES[label_or_type]
+            depth, names = len(row.key), tuple(p.name for p in row.stored())
+            for record in self._open(questions.held_nodes_text(row.label)):
+                yield _node(depth, names, record[0])
+            return
+        edge_row = EDGES[label_or_type]
+        decode = _EdgeDecoder(edge_row, tuple(p.name for p in edge_row.properties))
+        for record in self._open(questions.held_edges_text(label_or_type)):
+            label, *edge = record[0]
+            yield decode.edge(edge, label)
+
     def ensure_schema(self) -> None:
         """As the port says.
 
@@ -708,6 +725,7 @@ class _EdgeDecoder:
         self._target = target or row.target
         self._source_width = len(NODES[row.source].key)
         self.width = self._source_width + len(NODES[self._target].key)
+        self._keyed = self.width + len(names)
 
     def around(self, end: Key, rows: Rows, by: End) -> list[FoundEdge]:
         """Those of one end, of which the rows leave it out where `by` says which it is."""
@@ -720,21 +738,22 @@ class _EdgeDecoder:
 
     def sorted(self, rows: Iterable[list[Any]], label: str = "") -> list[FoundEdge]:
         """The edges, by source, target and the row's key."""
-        keyed = self.width + len(self._names)
+        keyed = self._keyed
         ordered = list(rows)
         if len(ordered) > 1:
             ordered.sort(
                 key=lambda row: (row[: self.width], [_sortable(value) for value in row[keyed:]])
             )
-        return [
-            FoundEdge(
-                tuple(row[: self._source_width]),
-                tuple(row[self._source_width : self.width]),
-                label or self._target,
-                _values(self._names, row[self.width : keyed]),
-            )
-            for row in ordered
-        ]
+        return [self.edge(row, label or self._target) for row in ordered]
+
+    def edge(self, row: list[Any], label: str) -> FoundEdge:
+        """The edge of a row; `label` is that of the node where it ends."""
+        return FoundEdge(
+            tuple(row[: self._source_width]),
+            tuple(row[self._source_width : self.width]),
+            label,
+            _values(self._names, row[self.width : self._keyed]),
+        )
 
 
 def _with_key(row: EdgeRow, names: tuple[str, ...]) -> tuple[str, ...]:

@@ -74,9 +74,12 @@ def _returned(columns: Iterable[str]) -> str:
 
 def _node(row: NodeRow, names: Names) -> list[str]:
     """What is returned of a node: [key…, visible, bare, value…]."""
-    visible = f"NOT n:{row.placeholder}" if row.placeholder else "true"
     bare = f"size(keys(n)) = {len(row.key)}"
-    return [*_key(row, "n"), visible, bare, *_node_values(row, "n", names)]
+    return [*_key(row, "n"), _visible(row), bare, *_node_values(row, "n", names)]
+
+
+def _visible(row: NodeRow) -> str:
+    return f"NOT n:{row.placeholder}" if row.placeholder else "true"
 
 
 # -- nodes -----------------------------------------------------------------------------------------
@@ -388,22 +391,45 @@ def stream_edges_text(type_: str, names: Names, *, one_tenant: bool = False) -> 
     The source's index delivers the first half of the order, so that the rest is sorted node by
     node.
     """
-    row = EDGES[type_]
-    source = NODES[row.source]
+    source = NODES[EDGES[type_].source]
+    ends, end, columns = _edge_parts(EDGES[type_], names)
+    return (
+        f"{_ordered(source, 'a', one_tenant=one_tenant)} MATCH (a)-[e:{type_}]->(b) {ends} "
+        f"WITH a, e, end ORDER BY {', '.join([*_key(source, 'a'), *end, 'end[0]'])} "
+        f"{_returned(columns)}"
+    )
+
+
+def _edge_parts(row: EdgeRow, names: Names) -> tuple[str, list[str], list[str]]:
+    """What finds `end` of (a)-[e]->(b), the parts of its key, and the columns of a stream."""
     targets = [NODES[label] for label in (row.target, row.other_target) if label is not None]
     cases = " ".join(
         f"WHEN b:{target.label} THEN ['{target.label}', {', '.join(_key(target, 'b'))}]"
         for target in targets
     )
-    width = len(targets[0].key)
-    end = [f"end[{1 + n}]" for n in range(width)]
-    columns = ["end[0]", *_key(source, "a"), *end, *_edge_values(row, "e", names)]
-    return (
-        f"{_ordered(source, 'a', one_tenant=one_tenant)} MATCH (a)-[e:{type_}]->(b) "
-        f"WITH a, e, CASE {cases} END AS end WHERE end IS NOT NULL "
-        f"WITH a, e, end ORDER BY {', '.join([*_key(source, 'a'), *end, 'end[0]'])} "
-        f"{_returned(columns)}"
-    )
+    end = [f"end[{1 + n}]" for n in range(len(targets[0].key))]
+    columns = ["end[0]", *_key(NODES[row.source], "a"), *end, *_edge_values(row, "e", names)]
+    return f"WITH a, e, CASE {cases} END AS end WHERE end IS NOT NULL", end, columns
+
+
+@cache
+def held_nodes_text(label: str) -> str:
+    """Every node as `stream_nodes_text` has it, with all that is stored, in no order, no index.
+
+    A node's properties are read once: each by itself would walk through those before it.
+    """
+    row = NODES[label]
+    names = tuple(p.name for p in row.stored())
+    values = [*_key(row, "p"), _visible(row), "false", *_node_values(row, "p", names)]
+    return f"MATCH (n:{label}) WITH n, properties(n) AS p {_returned(values)}"
+
+
+@cache
+def held_edges_text(type_: str) -> str:
+    """Every edge as `stream_edges_text` has it, with all that is stored, in no order, no index."""
+    row = EDGES[type_]
+    ends, _, columns = _edge_parts(row, tuple(p.name for p in row.properties))
+    return f"MATCH (a:{row.source})-[e:{type_}]->(b) {ends} {_returned(columns)}"
 
 
 # -- how much there is ----------------------------------------------------------------------------

@@ -315,6 +315,7 @@ class Neo4jServer(ServerProcess):
         process = subprocess.Popen(
             [
                 *(str(JAVA), *(["-XX:TieredStopAtLevel=1"] if quick else []), *_JVM_FLAGS),
+                *_learnt(fetch_neo4j()),
                 *("-cp", _class_path(), "org.neo4j.cli.AdminTool", *arguments),
             ],
             env={

@@ -12,7 +12,6 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +23,7 @@ from zlib import crc32
 from pipelines.graph.bulk import BulkFiles, write_files
 from pipelines.graph.memory import MemoryGraph
 from pipelines.graph.port import Graph
-from pipelines.graph.rows import FoundEdge, FoundNode
+from pipelines.graph.rows import FoundNode
 from pipelines.ledger.entries import Entry
 from pipelines.ledger.registry import Target
 from pipelines.local.child_task import ChildTask, take
@@ -38,7 +37,8 @@ from pipelines.observe.logs import configure_logging
 from pipelines.proof.compare import census_differences
 from pipelines.proof.expected import LedgerFold
 from pipelines.proof.report import EVERYTHING, LISTED, ProofReport, StageFinding, described
-from pipelines.proof.sums import MODULUS, digest_text, element_digest
+from pipelines.proof.stored import StoredSums
+from pipelines.proof.sums import MODULUS, digest_text
 from pipelines.work.poison import PoisonPolicy
 from pipelines.work.services import Progress, Services, make_fold
 from pipelines.work.settings import Settings
@@ -280,19 +280,30 @@ class _Load:
         Raises:
             OperationFailed: it does not.
         """
-        nodes = tuple(label for label in NODES if label not in _LAST)
-        tasks = [SumTask(self._settings, target, names) for names in (nodes, tuple(EDGES))]
-        total = sum(folded.files.counts.values())
+        counts = folded.files.counts
+        tasks = [
+            SumTask(self._settings, target, tuple(name for name in rows if counts.get(name)))
+            for rows in (NODES, EDGES)
+        ]
+        total = sum(counts.values())
         held: Counter[str] = Counter()
         for part in run(
             tasks, processes=len(tasks), total=total, progress=self._progress, what="comparing"
         ):
             held.update(part)
-        wrong = [name for name in (*nodes, *EDGES) if (held[name] - folded.sums[name]) % MODULUS]
-        schema = list(census_differences(graph.census()))
+        census = graph.census()
+        there = {**census.labels, **census.types}
+        names = [name for name in (*NODES, *EDGES) if name not in _LAST]
+        wrong = [
+            name
+            for name in names
+            if there.get(name, 0) != counts.get(name, 0)
+            or (held[name] - folded.sums[name]) % MODULUS
+        ]
+        schema = list(census_differences(census))
         if wrong or schema:
-            names = ", ".join([*wrong, *map(str, schema)])
-            raise OperationFailed(reason=f"{self._name} does not hold what was folded: {names}")
+            what = ", ".join([*wrong, *map(str, schema)])
+            raise OperationFailed(reason=f"{self._name} does not hold what was folded: {what}")
 
 
 def ends_at(
@@ -431,10 +442,12 @@ def fold_share(task: FoldTask, tell: Callable[[int], None]) -> Folded:
         )
         fold.advance(MemoryGraph(), task.until)
         folded = Folded(report=ProofReport(stages={name: StageFinding() for name in task.stages}))
+        stored = StoredSums(task.stages)
         folded.files = write_files(
-            fold.graph, task.folder, without=_LAST, share=task.share, see=_adding(folded.sums)
+            fold.graph, task.folder, without=_LAST, share=task.share, see=stored.add
         )
-        described(folded.report, fold.graph, fold.entries, EVERYTHING)
+        folded.sums = stored.sums
+        described(folded.report, fold.graph, fold.entries, EVERYTHING, digests=stored.digests)
         for label, nodes in (
             (CHECKPOINT.label, folded.checkpoints),
             (DEAD_LETTER.label, folded.letters),
@@ -446,46 +459,15 @@ def fold_share(task: FoldTask, tell: Callable[[int], None]) -> Folded:
 
 def add_up(task: SumTask, tell: Callable[[int], None]) -> Counter[str]:
     """The sums of what a target holds of some labels and types."""
-    sums: Counter[str] = Counter()
-    add = _adding(sums)
+    stored = StoredSums()
     done = 0
     with Services(task.settings) as services:
-        graph = services.graph(task.target)
+        graph = services.neo4j_graph(task.target)
         for name in task.names:
-            row = NODES.get(name)
-            properties = EDGES[name].properties if row is None else row.stored()
-            for item in graph.stream(name, [p.name for p in properties]):
-                add(name, item)
+            for item in graph.held(name):
+                stored.add(name, item)
                 done += 1
                 if done % 5_000 == 0:
                     tell(done)
     tell(done)
-    return sums
-
-
-def _adding(sums: Counter[str]) -> Callable[[str, FoundNode | FoundEdge], None]:
-    """Adds what a node or an edge holds to the sum of its label or type."""
-
-    def add(name: str, item: FoundNode | FoundEdge) -> None:
-        if isinstance(item, FoundNode):
-            values = dict(item.values)
-            if (vector := NODES[name].vector) is not None:
-                values[vector] = _numbers(values[vector])
-            number = element_digest(name, *item.key, item.visible, *values.values())
-        else:
-            number = element_digest(
-                name, item.source, item.target, item.label, *item.values.values()
-            )
-        sums[name] = (sums[name] + number) % MODULUS
-
-    return add
-
-
-def _numbers(vector: Any) -> Any:
-    """A vector as its bytes, in half the time of its digits; anything else as it is.
-
-    In a dictionary, which no property is.
-    """
-    if isinstance(vector, tuple) and set(map(type, vector)) == {float}:
-        return {"": array("d", vector).tobytes().hex()}
-    return vector
+    return stored.sums

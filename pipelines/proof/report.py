@@ -287,12 +287,27 @@ class Unread:
         return any(str(key[1]) in str(entry) for key in self.events for entry in entries)
 
 
-def described(report: ProofReport, graph: Graph, entries: Mapping[str, int], scope: Scope) -> None:
-    """Put what the ledger says into a report: digests, events, dead letters, awaited parents."""
+def described(
+    report: ProofReport,
+    graph: Graph,
+    entries: Mapping[str, int],
+    scope: Scope,
+    digests: Mapping[str, int] | None = None,
+) -> None:
+    """Put what the ledger says into a report: digests, events, dead letters, awaited parents.
+
+    Args:
+        report: of the stages that are told of.
+        graph: what the ledger comes to.
+        entries: how many were folded, by stage.
+        scope: which part of the graph it is about.
+        digests: by stage, where they were added up before; None: they are now.
+    """
     report.part = scope.text
     members = scope.members_of(graph) if scope.session is not None else None
     for name, finding in report.stages.items():
-        finding.digest = digest_text(_digest(graph, name, members))
+        number = _digest(graph, name, members) if digests is None else digests[name]
+        finding.digest = digest_text(number)
     gone = {node.key for node in _nodes(graph, FORGOTTEN.label)}
     events = {key for key in gone if members is None or (FORGOTTEN.label, key) in members}
     for node in _nodes(graph, EVENT.label):

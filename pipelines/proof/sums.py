@@ -307,7 +307,7 @@ def _digested(name: str, stage: str) -> tuple[str, ...]:
 
 def node_number(row: NodeRow, stage: str, key: Sequence[Any], values: Mapping[str, Any]) -> int:
     """Digest of what a stage has written of a node; 0 where that is nothing."""
-    written = [values[name] for name in digested(row, stage)]
+    written = [values.get(name) for name in digested(row, stage)]
     if row.stage != stage and not any(value is not None for value in written):
         return 0
     return element_digest(row.label, *key, *written)
@@ -324,9 +324,10 @@ def edge_number_of(
     """Digest of an edge that a stage has made; 0 of another's, and of an approximate one."""
     if row.certainty is Certainty.APPROXIMATE:
         return 0
-    if row.shared_by is not None and values[row.shared_by[0]] != row.shared_by[1][stage]:
+    if row.shared_by is not None and values.get(row.shared_by[0]) != row.shared_by[1][stage]:
         return 0
-    return edge_number(row.type, source, target, [values[name] for name in digested(row, stage)])
+    written = [values.get(name) for name in digested(row, stage)]
+    return edge_number(row.type, source, target, written)
 
 
 def placed(number: int, position: Any) -> int:

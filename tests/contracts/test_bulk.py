@@ -16,6 +16,8 @@ from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.graph.port import Graph
 from pipelines.graph.rows import FoundEdge, FoundNode
 from pipelines.local.servers import Neo4jServer
+from pipelines.proof.stored import StoredSums
+from pipelines.proof.sums import MODULUS
 from projections.errors import OperationFailed
 from projections.operations import Key
 from projections.schema import CHECKPOINT, EDGES, NODES, Kind, NodeRow, Property
@@ -176,6 +178,41 @@ def test_all_that_the_schema_can_hold_is_loaded_as_it_was(
     )
     for name, items in expected.items():
         assert held[name] == items, name
+
+
+def sums(*graphs: MemoryGraph | Neo4jGraph) -> dict[str, int]:
+    stored = StoredSums()
+    for graph in graphs:
+        for name in (*NODES, *EDGES):
+            for item in graph.held(name):
+                stored.add(name, item)
+    return {name: number % MODULUS for name, number in stored.sums.items()}
+
+
+def test_what_was_loaded_adds_up_to_what_was_written(
+    loaded: tuple[BulkFiles, Neo4jGraph],
+) -> None:
+    expected = sums(filled(), other())
+    assert expected.keys() == {*NODES, *EDGES}
+    assert sums(loaded[1]) == expected
+
+
+def test_a_single_value_that_is_another_changes_the_sum_of_its_label_alone() -> None:
+    expected = sums(filled())
+    key = nodes_of(NODES["Event"])[1].key
+    names = [p.name for p in properties_of(NODES["Event"])]
+    for name, value in (
+        ("embedding", (0.5, -0.25, 0.10000000894069672, 3.0000000e-30)),  # the next float32
+        ("importance_score", 1.0),
+        ("global_position", "7-7"),
+    ):
+        graph = filled()
+        node = graph.nodes("Event", [key], names)[key]
+        with graph.transaction() as transaction:
+            values = {**node.values, name: value}
+            transaction.restore_nodes("Event", [node._replace(values=values)])
+        changed = sums(graph)
+        assert {one for one, number in expected.items() if changed[one] != number} == {"Event"}
 
 
 def test_what_the_files_cannot_say_is_few_and_told_of(

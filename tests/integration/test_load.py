@@ -17,6 +17,8 @@ import orjson
 import pytest
 
 from pipelines.graph.bulk import BulkFiles
+from pipelines.graph.port import Graph
+from pipelines.graph.rows import FoundNode
 from pipelines.local.data_folder import (
     connection_settings,
     exclusive_lock,
@@ -206,6 +208,26 @@ def test_killed_at_any_step_it_leaves_nobody_and_begins_anew(
         refusal = r"green does not hold what was folded: .*Summary"
         with pytest.raises(OperationFailed, match=refusal):
             fill(services)
+    assert "green" not in names(services)
+    drop(services)
+
+
+def test_a_store_that_holds_more_than_was_folded_is_refused(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of a label of which nothing was folded, and whose nodes nobody reads therefore."""
+    restore = BulkFiles.restore
+
+    def more(files: BulkFiles, graph: Graph) -> None:
+        restore(files, graph)
+        assert not files.counts["Trait"]
+        with graph.transaction() as transaction:
+            trait = FoundNode(("shop", "t"), True, {}, bare=True)
+            transaction.restore_nodes("Trait", [trait])
+
+    monkeypatch.setattr(BulkFiles, "restore", more)
+    with pytest.raises(OperationFailed, match=r"folded: Trait$"):
+        fill(services)
     assert "green" not in names(services)
     drop(services)
 
