@@ -50,11 +50,17 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+_DEPLOYMENTS = "deployments"
+_WITH_GRAPH = ("tests/contracts/", "tests/integration/")
+
+
 class _ByServers(LoadFileScheduling):  # type: ignore[misc]
     """Tests of a file stay together, and so do files that need what is dear to have twice.
 
     Of whole deployments there is one at a time. A second Neo4j costs half a minute of a processor
     before it has planned the questions of a test: one process has it, and so all files that ask.
+    Nor does every process plan the questions of all tests in a Neo4j of its own: the one that had
+    the deployments goes on with what needs none, which the others leave to it.
     """
 
     def __init__(self, config: pytest.Config, log: Any) -> None:
@@ -69,8 +75,21 @@ class _ByServers(LoadFileScheduling):  # type: ignore[misc]
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.split("::")[0]
         if file.startswith("tests/acceptance/"):
-            return "deployments"
+            return _DEPLOYMENTS
         return "second Neo4j" if file in self._with_second else file
+
+    def _assign_work_unit(self, node: Any) -> None:
+        """Put first what this process had better take; of that, what was collected first."""
+        with_graph = _DEPLOYMENTS not in self.assigned_work[node]
+        for scope, tests in self.workqueue.items():
+            if _DEPLOYMENTS in self.workqueue:
+                is_better = scope == _DEPLOYMENTS
+            else:
+                is_better = next(iter(tests)).startswith(_WITH_GRAPH) == with_graph
+            if is_better:
+                self.workqueue.move_to_end(scope, last=False)
+                break
+        super()._assign_work_unit(node)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _ByServers:

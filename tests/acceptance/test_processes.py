@@ -20,13 +20,15 @@ from pipelines.ledger.registry import Target, Targets
 from pipelines.local.companions import wanted
 from pipelines.local.data_folder import read_holder
 from pipelines.local.processes import is_alive
-from pipelines.local.python_process import python_command, python_environment
+from pipelines.local.python_process import python_environment
+from pipelines.local.workers import RECOLLECT
 from pipelines.operations.demo import EVENTS, FAILURE, scenario_path
 from pipelines.work.stages import STAGES
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.acceptance
 COMMAND = [sys.executable, "-m", "pipelines.cli.main"]
+PACKAGES = ("pipelines", "api", "projections", "enrichment", "consolidation")
 PATIENCE_S = 600.0
 
 
@@ -35,21 +37,27 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in variables.items() if not name.startswith("RECOLLECT_")}
 
 
-def recollect(
+def run(
     *arguments: str,
     data: Path,
-    code: int = 0,
     timeout_s: float = 900.0,
     settings: Mapping[str, str] | None = None,
-) -> dict[str, Any]:
-    done = subprocess.run(
-        [*COMMAND, *arguments, "--json", "--data", str(data)],
+) -> subprocess.CompletedProcess[str]:
+    """Run a command in the folder around the data, as `recollect` does."""
+    return subprocess.run(
+        [*RECOLLECT, *arguments, "--json", "--data", data.name],
+        cwd=data.parent,
         capture_output=True,
         timeout=timeout_s,
         env={**environment(), **(settings or {})},
         check=False,
         text=True,
     )
+
+
+def recollect(*arguments: str, data: Path, code: int = 0, **options: Any) -> dict[str, Any]:
+    """What a command tells, and that it ends as it should; options as of `run`."""
+    done = run(*arguments, data=data, **options)
     assert done.returncode == code, done.stdout + done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -67,10 +75,32 @@ def children(pid: int) -> dict[int, str]:
     return {int(number): arguments for number, arguments in rows}
 
 
+def own_packages(folder: Path, *names: str) -> None:
+    """Packages of a user's project that are named like ours and tell when they are run."""
+    for name in names:
+        (folder / name).mkdir(parents=True)
+        (folder / name / "__init__.py").write_text(
+            "from pathlib import Path\n"
+            "Path(__file__).with_name('executed').touch()\n"
+            "raise ImportError('a package of the user, not ours')\n",
+            encoding="utf-8",
+        )
+
+
+def executed(folder: Path) -> list[str]:
+    return [str(path.parent.name) for path in folder.rglob("executed")]
+
+
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A data folder whose services run, with the scenario imported."""
-    folder = tmp_path_factory.mktemp("deployment")
+    """A data folder whose services run, with the scenario imported.
+
+    It lies in a project whose packages are named like ours, and all commands run there: none of
+    the processes that they start may take those for ours.
+    """
+    project = tmp_path_factory.mktemp("project")
+    own_packages(project, *PACKAGES)
+    folder = project / "data"
     up = recollect("up", "--detach", data=folder)
     try:
         assert up["redis_url"].startswith("redis://127.0.0.1:")
@@ -81,10 +111,19 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         recollect("down", data=folder)
 
 
+def new_event(data: Path, number: str) -> dict[str, Any]:
+    """One that no import has brought yet; it is in `NUMBER.jsonl` of the project."""
+    event: dict[str, Any] = json.loads(scenario_path().read_text("utf-8").splitlines()[0])
+    event["event_id"] = event["event_id"][: -len(number)] + number
+    (data.parent / f"{number}.jsonl").write_text(json.dumps(event), encoding="utf-8")
+    return event
+
+
 @pytest.fixture
 def worker(data: Path) -> Iterator[subprocess.Popen[bytes]]:
     process = subprocess.Popen(
-        [*COMMAND, "worker", "projection", "--data", str(data)],
+        [*RECOLLECT, "worker", "projection", "--data", data.name],
+        cwd=data.parent,
         stderr=subprocess.DEVNULL,
         env=environment(),
     )
@@ -108,11 +147,8 @@ def test_a_worker_folds_what_was_imported_and_ends_with_0_on_sigterm(
 
 
 def test_waiting_without_a_worker_gives_up_with_1(data: Path) -> None:
-    line = json.loads(scenario_path().read_text(encoding="utf-8").splitlines()[0])
-    line["event_id"] = line["event_id"][:-3] + "999"
-    source = data / "one.jsonl"
-    source.write_text(json.dumps(line), encoding="utf-8")
-    waited = recollect("import", str(source), "--wait", "--wait-timeout", "1", data=data, code=1)
+    new_event(data, "999")
+    waited = recollect("import", "999.jsonl", "--wait", "--wait-timeout", "1", data=data, code=1)
     assert "error" not in waited, waited
     assert (waited["new"], waited["projected"], waited["behind"]) == (1, False, "projection")
 
@@ -144,10 +180,28 @@ def test_every_other_target_has_a_worker_that_dies_with_its_parent(
             targets.drop("grey")
 
 
+def wait_for_models(data: Path) -> None:
+    """See the models at work, which are children of a worker and of the API."""
+    event = new_event(data, "998")
+    assert recollect("import", "998.jsonl", "--wait", data=data)["projected"]
+
+    def enriched() -> bool:
+        return bool(recollect("status", data=data)["stages"]["enrichment"]["lag_entries"] == 0)
+
+    def answered() -> bool:
+        question = ("ask", event["event_type"], "--session", event["session_id"])
+        return run(*question, data=data).returncode == 0
+
+    wait_until(enriched, "the enrichment", PATIENCE_S)
+    wait_until(answered, "an answer of the API", PATIENCE_S)
+
+
 def test_all_adds_worker_and_api_that_outlive_their_holders_and_down_leaves_nothing(
     data: Path,
 ) -> None:
+    """It is the last on this data: what it stops stays stopped."""
     up = recollect("up", "--detach", "--all", data=data)
+    assert set(up["processes"]) == {"api", *(f"worker-{stage}" for stage in STAGES)}
     assert all(is_alive(process["pid"]) for process in up["processes"].values())
     assert recollect("up", "--detach", "--all", data=data)["processes"] == up["processes"]
     key = Path(up["api_key_file"])
@@ -165,6 +219,7 @@ def test_all_adds_worker_and_api_that_outlive_their_holders_and_down_leaves_noth
             return False
 
     assert is_answered()
+    wait_for_models(data)
     # That of Valkey and the graph, then that of the workers and the API: each is brought back by
     # the other, and what it held with it.
     for name, holder in wanted(data).items():
@@ -188,68 +243,11 @@ def test_all_adds_worker_and_api_that_outlive_their_holders_and_down_leaves_noth
     assert recollect("down", data=data)["stopped"] is True
     assert not [pid for pid in pids if is_alive(pid)]
     assert recollect("down", data=data)["stopped"] is False
-    recollect("up", "--detach", data=data)  # for the tests that follow
-
-
-def own_packages(folder: Path, *names: str) -> None:
-    """Packages of a user's project that are named like ours and tell when they are run."""
-    for name in names:
-        (folder / name).mkdir(parents=True)
-        (folder / name / "__init__.py").write_text(
-            "from pathlib import Path\n"
-            "Path(__file__).with_name('executed').touch()\n"
-            "raise ImportError('a package of the user, not ours')\n",
-            encoding="utf-8",
-        )
-
-
-def executed(folder: Path) -> list[str]:
-    return [str(path.parent.name) for path in folder.rglob("executed")]
-
-
-def test_a_project_with_packages_named_like_ours_can_run_everything(tmp_path: Path) -> None:
-    project = tmp_path / "project"
-    own_packages(project, "pipelines", "api", "projections", "enrichment", "consolidation")
-    event = json.loads(scenario_path().read_text(encoding="utf-8").splitlines()[0])
-    (project / "event.jsonl").write_text(json.dumps(event), encoding="utf-8")
-
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*python_command("pipelines.cli.main"), *arguments, "--data", "d", "--json"],
-            cwd=project,
-            env=environment(),
-            capture_output=True,
-            timeout=600,
-            check=False,
-            text=True,
-        )
-
-    def call(*arguments: str) -> dict[str, Any]:
-        done = run(*arguments)
-        assert done.returncode == 0, done.stdout + done.stderr
-        found: dict[str, Any] = json.loads(done.stdout)
-        return found
-
-    def enriched() -> bool:
-        return bool(call("status")["stages"]["enrichment"]["lag_entries"] == 0)
-
-    def answered() -> bool:
-        question = ("ask", event["event_type"], "--session", event["session_id"])
-        return run(*question).returncode == 0
-
-    try:
-        up = call("up", "--detach", "--all")
-        assert set(up["processes"]) == {"api", *(f"worker-{stage}" for stage in STAGES)}
-        assert call("import", "event.jsonl", "--wait")["projected"]
-        wait_until(enriched, "the enrichment, whose models are children of its worker", PATIENCE_S)
-        wait_until(answered, "an answer of the API, whose model is a child of it", PATIENCE_S)
-    finally:
-        assert call("down")["stopped"]
-    assert executed(project) == []
+    assert executed(data.parent) == []
 
 
 def test_even_a_module_run_by_name_leaves_the_users_packages_alone(tmp_path: Path) -> None:
-    own_packages(tmp_path, "api", "projections", "enrichment", "consolidation")
+    own_packages(tmp_path, *(name for name in PACKAGES if name != "pipelines"))
     done = subprocess.run(
         [*COMMAND, "targets", "list", "--redis", "redis://127.0.0.1:1/0", "--json"],
         cwd=tmp_path,

@@ -25,6 +25,7 @@ from pipelines.cli.outcome import EXIT_CODES
 from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.work.settings import Settings
 from pipelines.work.stages import ENRICHMENT
+from tests import forked_cli
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
@@ -38,14 +39,7 @@ def clean_environment() -> dict[str, str]:
 
 
 def run(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [*COMMAND, *arguments],
-        input=stdin,
-        capture_output=True,
-        timeout=120,
-        env=clean_environment(),
-        check=False,
-    )
+    done = forked_cli.run(arguments, clean_environment(), stdin=stdin)
     return subprocess.CompletedProcess(
         done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
     )
@@ -459,8 +453,10 @@ def test_an_interrupt_while_it_works_is_exit_130(
 
 def test_an_interrupt_that_a_destructor_swallows_comes_again() -> None:
     code = """
-import sys, time
+import signal, sys, time
 from pipelines.cli import main
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored by whoever runs us
 
 class Driver:
     def __del__(self):

@@ -16,6 +16,7 @@ from pipelines.ledger.epoch import PassLease
 from pipelines.operations.consolidate import consolidate
 from pipelines.work.settings import ApiKey
 from projections.events import timestamp_ms, timestamp_text
+from tests import forked_cli
 from tests.factories import NOW_MS, event, event_id, session, sessions
 from tests.integration.api_support import running_api
 from tests.integration.consolidation_support import Consolidated
@@ -42,16 +43,11 @@ def live(make_stack: Callable[..., Stack]) -> Consolidated:
 def recollect(live: Consolidated, *arguments: str) -> subprocess.CompletedProcess[bytes]:
     settings = live.stack.services.settings
     names = ("redis_url", "neo4j_url", "partitions", "id_buckets")
-    return subprocess.run(
-        [sys.executable, "-m", "pipelines.cli.main", "consolidate", *arguments],
-        capture_output=True,
-        timeout=120,
-        check=False,
-        env={
-            **{name: value for name, value in os.environ.items() if "RECOLLECT_" not in name},
-            **{f"RECOLLECT_{name.upper()}": str(getattr(settings, name)) for name in names},
-        },
-    )
+    environment = {
+        **{name: value for name, value in os.environ.items() if "RECOLLECT_" not in name},
+        **{f"RECOLLECT_{name.upper()}": str(getattr(settings, name)) for name in names},
+    }
+    return forked_cli.run(["consolidate", *arguments], environment)
 
 
 def answered(done: subprocess.CompletedProcess[bytes]) -> dict[str, Any]:

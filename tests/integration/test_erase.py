@@ -36,6 +36,7 @@ from pipelines.work.deciding import Decider
 from projections.errors import OperationFailed, SubjectErased
 from projections.events import timestamp_ms
 from projections.identity import START
+from tests import forked_cli
 from tests.decision_factories import COMMUNITIES, ENTITIES, TRAITS, community, derived
 from tests.factories import event
 from tests.integration.api_support import (
@@ -58,7 +59,7 @@ from tests.integration.test_api_private import (
     sent,
     unsaid,
 )
-from tests.integration.test_cli import COMMAND, clean_environment
+from tests.integration.test_cli import clean_environment
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
@@ -406,12 +407,10 @@ def test_a_command_that_folds_ends_at_once_where_it_has_no_keys(plain: Consolida
     }
     cases = [("rebuild", "RECOLLECT_MASTER_KEY", ""), ("verify", "no key store", MASTER)]
     for command, why, master in cases:
-        done = subprocess.run(
-            [*COMMAND, command, *services, "--data", str(settings.data_dir / "elsewhere")],
-            env={**environment, **({"RECOLLECT_MASTER_KEY": master} if master else {})},
-            capture_output=True,
-            timeout=30,
-            check=False,
+        done = forked_cli.run(
+            [command, *services, "--data", str(settings.data_dir / "elsewhere")],
+            {**environment, **({"RECOLLECT_MASTER_KEY": master} if master else {})},
+            timeout_s=30,
         )
         assert (done.returncode, why in done.stderr.decode()) == (AWAY, True), done.stderr
 
@@ -487,13 +486,8 @@ def test_commands_ask_before_they_erase_and_name_what_is_wrong(plain: Consolidat
     where = ["--redis", settings.redis_url, "--neo4j", settings.neo4j_url, "--json"]
 
     def recollect(*arguments: str, **more: str) -> tuple[int, dict[str, Any]]:
-        done = subprocess.run(
-            [*COMMAND, *arguments, *where],
-            env={**clean_environment(), **given, **more},
-            capture_output=True,
-            timeout=120,
-            check=False,
-        )
+        environment = {**clean_environment(), **given, **more}
+        done = forked_cli.run([*arguments, *where], environment)
         return done.returncode, json.loads(done.stdout)
 
     code, plan = recollect("erase", "--user", "ann")

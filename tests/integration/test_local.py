@@ -53,9 +53,10 @@ def login(data_dir: Path, name: str) -> Driver:
     return GraphDatabase.driver(state.neo4j_urls[name], auth=auth)
 
 
-@pytest.fixture
-def data_dir(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "data"
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """One for all: who finds the services running need not start them, which takes seconds."""
+    folder = tmp_path_factory.mktemp("local") / "data"
     yield folder
     down(folder)
 
@@ -241,6 +242,7 @@ def test_second_target_comes_and_the_first_goes(data_dir: Path) -> None:
 
 
 def test_up_in_the_foreground_stops_on_sigterm(data_dir: Path) -> None:
+    down(data_dir)
     code = (
         "import sys; from pathlib import Path; from pipelines.local.services import up\n"
         "up(Path(sys.argv[1]), False, on_ready=lambda s: print(s.redis_url, flush=True))"
@@ -257,4 +259,5 @@ def test_up_in_the_foreground_stops_on_sigterm(data_dir: Path) -> None:
     process.communicate(timeout=60)
     assert process.returncode == 0
     assert read_state(data_dir) is None
-    assert not is_alive(state.targets["blue"].pid)
+    assert state.targets
+    assert not any(is_alive(target.pid) for target in state.targets.values())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,10 @@ from pipelines.columns.client import ColumnsClient
 from pipelines.ledger.registry import verified_stage
 from pipelines.local.processes import is_alive
 from projections.schema import EVENT
+from tests import forked_cli
 from tests.factories import event_id, sessions
 from tests.integration.stack import Stack
-from tests.integration.test_cli import COMMAND, clean_environment
+from tests.integration.test_cli import clean_environment
 from tests.integration.test_status import printed
 from tests.waiting import wait_until
 
@@ -49,13 +49,8 @@ def recollect(stack: Stack, folder: Path) -> Iterator[Recollect]:
     where = ["--redis", settings.redis_url, "--neo4j", settings.neo4j_url, "--data", str(folder)]
 
     def call(*arguments: str) -> tuple[int, dict[str, Any]]:
-        done = subprocess.run(
-            [*COMMAND, *arguments, *where, "--json"],
-            env={**clean_environment(), **chosen},
-            capture_output=True,
-            timeout=120,
-            check=False,
-        )
+        environment = {**clean_environment(), **chosen}
+        done = forked_cli.run([*arguments, *where, "--json"], environment)
         return done.returncode, json.loads(done.stdout)
 
     yield call

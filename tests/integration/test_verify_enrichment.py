@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -32,6 +30,7 @@ from projections.schema import (
     SAME_AS,
     SIMILAR_TO,
 )
+from tests import forked_cli
 from tests.factories import event, event_id
 from tests.fakes.stages import PROJECTING
 from tests.integration.enrichment_support import Enriched, called, returned, said
@@ -383,13 +382,8 @@ def test_the_command_line_verifies_both_stages(enriched: Enriched) -> None:
     }
 
     def recollect(*arguments: str) -> tuple[int, dict[str, Any]]:
-        done = subprocess.run(
-            [sys.executable, "-m", "pipelines.cli.main", "verify", "--json", *arguments, *services],
-            capture_output=True,
-            timeout=300,
-            env=environment,
-            check=False,
-        )
+        command = ["verify", "--json", *arguments, *services]
+        done = forked_cli.run(command, environment, timeout_s=300)
         assert done.stdout, done.stderr.decode()
         return done.returncode, json.loads(done.stdout)
 
