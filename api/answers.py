@@ -369,7 +369,7 @@ def subgraph_response(
     )
     if page.story is not None:
         response.answer = answer = answer_of(
-            page.story, response, page.summary, page.texts, context.query.zone()
+            page.story, response, page.summary, page.texts, zone=context.query.zone()
         )
         response.meta.count = answer.value if answer.type == "count" else None
     return response

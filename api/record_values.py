@@ -281,7 +281,7 @@ _NEARLY: Final = 0.75
 """Share of the relevance of the first event."""
 _NEARLY_BESIDE: Final = 0.5
 """The same for what happened in its session."""
-_OF_NEARLY: Final = VALUES | {Operator.SEARCH}
+_OF_NEARLY: Final = VALUES | {Operator.SEARCH, Operator.ACTOR}
 
 
 def _when(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:

@@ -192,7 +192,10 @@ def _value(value: Any) -> str:
 
 _WORDS = ("text", "content", "message", "body")
 _REASON = ("message", "detail", "reason", "description", "error")
-_PLUMBING = frozenset(("role", "tool_call_id", "call_id", "type", "is_error", "isError"))
+_PLUMBING = frozenset(
+    ("role", "tool_call_id", "call_id", "type", "is_error", "isError", "duration_ms")
+)
+"""What stands beside what was said or returned, and says nothing of it."""
 _TRACE_LINES = 5
 _TEXT_PARTS = ("text", "input_text", "output_text")
 

@@ -49,7 +49,7 @@ def told(
         GraphUnavailable: nobody holds the columns.
     """
     plan = planned(reads, asking)
-    question = PersonAsked(asking, plan, hits, vector)
+    question = as_put = PersonAsked(asking, plan, hits, vector)
     if plan.operator not in PERSONAL:
         answer = _by_stories(reads, asking, plan, hits=hits, vector=vector)
         if (meaning := in_words_of_records(asking.query)) is not None:
@@ -59,7 +59,9 @@ def told(
             is_unsaid = answer.decides and answer.value is None
             if other.confidence > answer.confidence or is_unsaid:
                 answer, question = other, PersonAsked(asking, meant, hits, vector)
-        return answer if persons is None else _of_persons(persons, question, answer)
+        if persons is None:
+            return answer
+        return _of_persons(persons, question, stated_by_fact(persons, as_put, answer))
     if plan.operator is Operator.PROFILE:
         answer = _by_stories(reads, asking, plan, hits=hits, vector=vector)
         return answer if persons is None else profile_of(persons, question, answer)
@@ -69,12 +71,13 @@ def told(
     plan = planned(reads, asking._replace(intent=None), besides=OF_LINES)
     answer = _by_stories(reads, asking, plan, hits=hits, vector=vector)
     question = question._replace(plan=plan)
-    return answer if persons is None else _of_persons(persons, question, answer)
+    if persons is None:
+        return answer
+    return _of_persons(persons, question, stated_by_fact(persons, question, answer))
 
 
 def _of_persons(persons: Persons, question: PersonAsked, answer: StoryAnswer) -> StoryAnswer:
     """What stories told, in the order of what is known of whom it is asked about."""
-    answer = stated_by_fact(persons, question, answer)
     if question.plan.operator is Operator.PREFERENCE:
         return preferred(persons, question, answer)
     return remarked(persons, question, answer)
@@ -110,7 +113,9 @@ def _by_stories(
         answer = _by_stories(reads, asking, of_time, hits=hits, vector=vector)
         return nearest_first(answer, is_before=plan.operator is Operator.BEFORE)
     answer = story_answer(stories, terms, plan, now_ms=asking.now_ms, zone=asking.zone)
-    if acts and answer.decides and is_unheard_of(stories, terms, answer.order[0]):
+    is_blank = plan.operator is Operator.SEARCH and not terms.stems
+    is_unheard = acts and answer.decides and is_unheard_of(stories, terms, answer.order[0])
+    if is_blank or is_unheard:
         answer = answer._replace(confidence=0.0)
     return answer
 

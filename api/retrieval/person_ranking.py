@@ -22,6 +22,7 @@ from api.retrieval.personal import (
     telling_of,
 )
 from api.retrieval.persons import (
+    WHO_ASKS,
     PersonAsked,
     Persons,
     known_of,
@@ -48,6 +49,7 @@ _ASKS_OTHERWISE: Final = re.compile(
     re.IGNORECASE,
 )
 """What a fact that holds does not answer by what it leads to."""
+_OF_WHO_ASKS: Final = frozenset(map(stem_in, WHO_ASKS))
 SAID_ENOUGH: Final = 0.5
 """Share of the words of a question by which something is known to be what it asks for."""
 _BY_THE_WAY: Final = frozenset(
@@ -64,7 +66,11 @@ def profile_of(persons: Persons, question: PersonAsked, answer: StoryAnswer) -> 
     if person is None:
         return answer
     if not (is_told or question.asking.intent or terms.identifiers):
-        return _of_talk(persons, answer, person)
+        told = _of_talk(persons, answer, person)
+        is_all = frozenset(terms.stems) <= _stems_of_names(person) | _OF_WHO_ASKS
+        lines = profile_lines(person, NO_TOPIC) if is_all else []
+        is_known = told.confidence >= persons.threshold
+        return lines_answer(told.plan, lines) if lines and not is_known else told
     is_called_so = not person.names.isdisjoint(map(canonical_name, terms.identifiers))
     if not (is_told or question.asking.intent or is_called_so):
         return answer  # records of something else
@@ -95,9 +101,10 @@ def _of_talk(persons: Persons, answer: StoryAnswer, person: Known) -> StoryAnswe
 
 
 def stated_by_fact(persons: Persons, question: PersonAsked, answer: StoryAnswer) -> StoryAnswer:
-    """What a fact of whom it is asked about says, where people talk and it says all of it."""
+    """What a fact of whom it is asked about says, where it says all of it and no act answers."""
     query = question.asking.query
-    if answer.decides or answer.value is not None or _ASKS_OTHERWISE.search(query):
+    is_known = answer.decides and answer.confidence >= persons.threshold
+    if is_known or answer.value is not None or _ASKS_OTHERWISE.search(query):
         return answer
     person = known_of(persons, question)
     if person is None:
@@ -115,6 +122,9 @@ def stated_by_fact(persons: Persons, question: PersonAsked, answer: StoryAnswer)
         return answer
     best.sort(key=lambda fact: -fact.properties["valid_from"])
     front = list(dict.fromkeys(fact.properties["event_id"] for fact in best))
+    if answer.decides:
+        shown = [one for one in front if one in answer.order]
+        answer = _ordered(answer, list(dict.fromkeys([*shown, *answer.order])))
     return answer._replace(
         confidence=max(answer.confidence, persons.threshold),
         value=", ".join(dict.fromkeys(fact.target.name for fact in best)),

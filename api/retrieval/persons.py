@@ -48,7 +48,7 @@ MAX_NAMES: Final = 3
 """By which open things are looked for."""
 MAX_LESSONS: Final = 3
 _PERSONS: Final = frozenset(("user", "agent"))
-_WHO_ASKS: Final = word_set(
+WHO_ASKS: Final = word_set(
     "i me my mine we us our ours he him his she her hers they them their user customer client "
     "caller person"
 )
@@ -204,7 +204,7 @@ def meant_by(persons: Persons, question: PersonAsked) -> list[EntityName]:
     is_unnamed = not best[1] and (
         question.asking.intent is not None
         or question.plan.operator is Operator.PERSONALIZE
-        or not words.isdisjoint(_WHO_ASKS)
+        or not words.isdisjoint(WHO_ASKS)
     )
     if is_unnamed and own_id is not None:
         return next((all_ for all_ in groups.values() if _has(all_, own_id)), [])

@@ -60,6 +60,7 @@ SESSIONS: Final[tuple[tuple[str, float, str | None, str, tuple[Step, ...]], ...]
             _result("close_report", report="M-5", state="closed"),
             _call("heat_kiln", kiln="K-2", temperature_c=900),
             _result("heat_kiln", kiln="K-2", temperature_c=900),
+            _user("I live in Faro, by the way."),
         ),
     ),
     (
@@ -136,6 +137,7 @@ def edition() -> Iterator[Edition]:
         ("Which shelf was used for B-40?", "lower"),
         ("From which supplier did we buy the clay?", "Terra Nova"),
         ("Which supplier sold us the clay?", "Terra Nova"),
+        ("Who is the supplier?", "Terra Nova"),
         ("What temperature is K-2 set to?", "900"),
         ("What is the status of M-5?", "closed"),
         ("When will PU-9 be delivered?", "2026-12-04"),
@@ -179,3 +181,17 @@ def test_what_failed_yesterday_is_of_yesterday(edition: Edition) -> None:
     ids = document["answer"]["evidence"]
     told = {node["node_id"]: node["provenance"]["session_id"] for node in document["nodes"]}
     assert {told[one] for one in ids} == {"night"}
+
+
+@pytest.mark.parametrize(
+    ("question", "value"),
+    [("Where do I live?", "Faro"), ("What do you know about me?", ["lives in Faro"])],
+)
+def test_who_asks_about_themselves_is_known(edition: Edition, question: str, value: Any) -> None:
+    document = edition.ask(question, user_id="rui")
+    assert document["meta"]["answered"]
+    assert document["answer"]["value"] == value
+
+
+def test_a_question_without_a_word_is_not_answered(edition: Edition) -> None:
+    assert not edition.ask("?", user_id="*")["meta"]["answered"]
