@@ -156,6 +156,11 @@ _SAME: Final = {
 """Words of which records have one or the other."""
 
 
+def _noun(match: re.Match[str]) -> str:
+    """What `_WHICH` asks for."""
+    return match["noun"] or match["subject"]
+
+
 def _stated(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
     """The field that a question asks for, of the first event or of its call or outcome."""
     if _HOW_MUCH.match(plan.timeless):
@@ -195,12 +200,12 @@ def each_of(plan: Plan, evidence: list[str], shown: Shown) -> list[str]:
     "Which services were deployed?" asks for `service` of each of them; nothing, where one lacks it.
     """
     match = _WHICH.match(plan.timeless)
-    wanted = {stem_in(word) for word in words_in(match["noun"].lower())} if match else set()
+    wanted = {stem_in(word) for word in words_in(_noun(match).lower())} if match else set()
     told: dict[str, None] = {}
     for event_id in evidence:
         node = shown.events.get(event_id)
         fields = [] if node is None else fields_of(node, shown)
-        meant = [one for one in fields if {*map(stem_in, one.words)} == wanted]
+        meant = [field for field in fields if {*map(stem_in, field.words)} == wanted]
         if not meant:
             return []
         told[meant[0].value] = None
@@ -211,12 +216,12 @@ def _asked_by_name(plan: Plan, evidence: list[str], shown: Shown) -> Value | Non
     """The field that a question names: "which film was used", "how much did it cost"."""
     fields = _fields(plan, evidence, shown)
     if match := _WHICH.match(plan.timeless):  # of several, "which films", none is the answer
-        noun = match["noun"] or match["subject"]
+        noun = _noun(match)
         words = frozenset(words_in(noun.lower()))
-        of_noun = (one for one in fields if not words.isdisjoint(one.words))
+        of_noun = (field for field in fields if not words.isdisjoint(field.words))
         return _called(_meanings(noun), of_noun, plan)
     if _HOW_MUCH.match(plan.timeless):
-        amounts = [one for one in fields if _AMOUNT.fullmatch(one.value)]
+        amounts = [field for field in fields if _AMOUNT.fullmatch(field.value)]
         return _called(_meanings("amount"), amounts, plan) or _done(plan, amounts)
     if _HOW_MANY.match(plan.timeless):
         for node in _records(plan, evidence, shown):

@@ -60,7 +60,7 @@ def only_asks(text: str) -> bool:
     """Whether a message tells nothing but a few words beside its question."""
     _, _, words = text.partition(": ")
     sentences = [one.strip() for one in _SENTENCE.findall(words)]
-    told = [one for one in sentences if not _asks(one)]
+    told = [sentence for sentence in sentences if not _asks(sentence)]
     asks = bool(sentences) and _asks(sentences[-1])
     return asks and all(len(one.split()) <= _MOST_BESIDE_IT for one in told)
 
@@ -112,8 +112,8 @@ def said_time(node: Node, zone: tzinfo) -> str | None:
     """
     text, at_ms = summary_of(node) or "", _at_ms(node)
     windows = exact_windows(text, at_ms, zone)
-    spans = [one.span for one in windows] or [*time_spans(text, at_ms)]
-    named = [one.text for one in windows] or [text]
+    spans = [window.span for window in windows] or [*time_spans(text, at_ms)]
+    named = [window.text for window in windows] or [text]
     if not spans:
         return datetime.fromtimestamp(at_ms / 1_000, UTC).astimezone(zone).isoformat()
     beside = any(year not in " ".join(named) for year in _YEAR.findall(text))

@@ -235,7 +235,7 @@ class Hierarchy:
             self._links[key] = position, event, decided.links
             self._ends.add(key)
             self._ends.update(
-                session_key(event.tenant, one.session_id, one.user_ids) for one in decided.links
+                session_key(event.tenant, link.session_id, link.user_ids) for link in decided.links
             )
 
     def written(self, key: SummaryKey) -> bool:
@@ -504,7 +504,9 @@ class Traits:
             if self._decided.write(position, node):
                 self._users[node.key] = user_key(event.tenant, decided.user_id)
                 self._shown_by[node.key] = trait.summary_ids or ()
-                self._named[EVENT.label].update((event.tenant, one) for one in trait.event_ids)
+                self._named[EVENT.label].update(
+                    (event.tenant, event_id) for event_id in trait.event_ids
+                )
                 if trait.parent_id is not None:
                     self._named[TRAIT.label].add((event.tenant, trait.parent_id))
         for own_id in decided.gone:

@@ -208,7 +208,7 @@ def _want_hierarchy(wants: Wanted, tenant: str, decision: Decision) -> None:
         case EpisodeDecided(summary=summary, event_ids=event_ids):
             session = session_key(tenant, summary.session_id, summary.user_ids)
             wants.summaries.update((episode_key(tenant, decision), session))
-            wants.members.update((tenant, one) for one in event_ids)
+            wants.members.update((tenant, event_id) for event_id in event_ids)
         case SessionDecided(summary=summary, gone=gone):
             wants.sessions.add((tenant, summary.session_id))
             session, agents = keys_around(tenant, summary)
@@ -229,35 +229,37 @@ def _want_others(wants: Wanted, event: Event, decision: Decision) -> None:
     tenant = event.tenant
     match decision:
         case BoostsDecided(boosts=boosts):
-            wants.members.update((tenant, one) for one in boosts)
+            wants.members.update((tenant, boost) for boost in boosts)
         case EventsForgotten(summary_id=summary_id, events=events):
             wants.forgotten.update(((tenant, one), summary_id) for one, _ in events)
             wants.members.update((tenant, one) for one, _ in events)
             wants.parted.update((tenant, one) for one, _ in events)
         case EventsRecalled(event_ids=event_ids):
-            wants.recalled.update((tenant, one) for one in event_ids)
-            wants.members.update((tenant, one) for one in event_ids)
-            wants.parted.update((tenant, one) for one in event_ids)
+            wants.recalled.update((tenant, event_id) for event_id in event_ids)
+            wants.members.update((tenant, event_id) for event_id in event_ids)
+            wants.parted.update((tenant, event_id) for event_id in event_ids)
         case PairsDropped(pairs=pairs):
             wants.members.update((tenant, second) for _, second in pairs)
             wants.parted.update((tenant, second) for _, second in pairs)
         case CommunityChunk():
             key = (tenant, decision.community_id)
             wants.communities[key] = wants.communities.get(key, False) or decision.chunk == 0
-            wants.entities.update((tenant, one) for one in decision.entity_ids)
+            wants.entities.update((tenant, entity_id) for entity_id in decision.entity_ids)
         case CommunityGone():
             wants.communities.setdefault((tenant, decision.community_id), False)
         case TraitsDecided(traits=traits, gone=gone):
             wants.traits.update((tenant, one) for one in (*(t.trait_id for t in traits), *gone))
             wants.traits.update((tenant, one.parent_id) for one in traits if one.parent_id)
-            wants.members.update((tenant, one) for trait in traits for one in trait.event_ids)
+            wants.members.update(
+                (tenant, event_id) for trait in traits for event_id in trait.event_ids
+            )
             wants.entities.add(user_key(tenant, decision.user_id))
             wants.summaries.update(
                 (tenant, one) for trait in traits for one in trait.summary_ids or ()
             )
         case PassDecided():
             wants.tenants.add(tenant)
-            wants.requests.update((tenant, one) for one in decision.request_ids)
+            wants.requests.update((tenant, request_id) for request_id in decision.request_ids)
         case Requested():
             wants.tenants.add(tenant)
 
@@ -267,15 +269,15 @@ def _want_accesses(wants: Wanted, tenant: str, decision: Decision) -> None:
     match decision:
         case Accessed() | Feedback():
             event_ids = decision.events
-            wants.accessed.update((ENTITY.label, tenant, one) for one in decision.entities)
+            wants.accessed.update((ENTITY.label, tenant, entity) for entity in decision.entities)
             if isinstance(decision, Accessed):
                 wants.facts.update((tenant, key) for key in decision.facts)
         case FactsExpired(facts=keys):
             wants.facts.update((tenant, key) for key in keys)
         case EventsRecalled():
             event_ids = decision.event_ids
-    wants.members.update((tenant, one) for one in event_ids)
-    wants.accessed.update((EVENT.label, tenant, one) for one in event_ids)
+    wants.members.update((tenant, event_id) for event_id in event_ids)
+    wants.accessed.update((EVENT.label, tenant, event_id) for event_id in event_ids)
 
 
 # -- the fold --------------------------------------------------------------------------------------
@@ -418,12 +420,12 @@ class _Fold:
                 self._operations.extend(
                     DecideNode(
                         label=ENTITY.label,
-                        key=(tenant, one),
+                        key=(tenant, own_id),
                         name="status",
                         value=status,
                         position=position,
                     )
-                    for one in ids
+                    for own_id in ids
                 )
 
     def _came(self, key: EventKey, position: Position) -> bool:

@@ -89,9 +89,11 @@ def traits_of(
     whose = tenant, user_id
     patterns = (*sequences(newest), *choices(newest), *beginnings(newest))
     return [
-        *_strongest(_trait(whose, "pattern", one) for one in patterns),
+        *_strongest(_trait(whose, "pattern", pattern) for pattern in patterns),
         *_skills(whose, newest),
-        *_strongest(_trait(whose, "interest", one) for one in _interests(newest, liked or {})),
+        *_strongest(
+            _trait(whose, "interest", interest) for interest in _interests(newest, liked or {})
+        ),
     ]
 
 

@@ -55,14 +55,24 @@ def encode(derived: Derived) -> bytes:
             derived.keywords,
             derived.summary,
             derived.importance,
-            [tuple(one) for one in derived.mentions],
+            [tuple(mention) for mention in derived.mentions],
             [
                 (
-                    *(tuple(one.source), one.relation, one.edge_type, tuple(one.target)),
-                    *(one.valid_from_ms, one.valid_to_ms, one.confidence, one.fact),
-                    *(one.source_kind, one.status, one.functional),
+                    *(
+                        tuple(assertion.source),
+                        assertion.relation,
+                        assertion.edge_type,
+                        tuple(assertion.target),
+                    ),
+                    *(
+                        assertion.valid_from_ms,
+                        assertion.valid_to_ms,
+                        assertion.confidence,
+                        assertion.fact,
+                    ),
+                    *(assertion.source_kind, assertion.status, assertion.functional),
                 )
-                for one in derived.assertions
+                for assertion in derived.assertions
             ],
             (
                 *(features.failed, features.call_ids, features.recipient),

@@ -250,7 +250,7 @@ class _Interval:
         first = self.supporters[0]
         best = max(self.supporters, key=lambda supporter: supporter.weight)  # the first of equals
         supporting = list(
-            dict.fromkeys(said for supporter in self.supporters for said in supporter.events)
+            dict.fromkeys(event for supporter in self.supporters for event in supporter.events)
         )
         return Fact(
             source_id=group.source_id,

@@ -97,7 +97,7 @@ def outcome_of(before: Sequence[Features], result: Features) -> Outcome | None:
             earlier.kind is EventKind.RESULT
             and not earlier.failed
             and call_of(window[:number], earlier) is call
-            and any(_answers(earlier, one) and _answers(result, one) for one in call.claims)
+            and any(_answers(earlier, claim) and _answers(result, claim) for claim in call.claims)
         ):
             return None
     return Outcome(call, result)

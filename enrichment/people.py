@@ -251,7 +251,7 @@ class People:
         if self.tokens[noun].relation != "dobj" or self.tokens[head].lemma not in _GETTING:
             return None
         subjects = self.sentences.below(head, "nsubj", "nsubjpass")
-        mine = [one for one in subjects if self.sentences.word(one) in ("i", "we")]
+        mine = [subject for subject in subjects if self.sentences.word(subject) in ("i", "we")]
         return mine[0] if mine and not self.sentences.below(head, "neg") else None
 
     def _behind(self) -> Iterator[tuple[int, int, int]]:

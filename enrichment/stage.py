@@ -219,9 +219,9 @@ def wanted_names(derived: Derived) -> dict[str, str]:
     """Names whose vectors tell which entities are the same: entity id → the name to embed."""
     tenant = derived.event.tenant
     return {
-        entity_id(tenant, one.canonical_name, one.entity_type): one.canonical_name
-        for one in derived.mentions
-        if is_comparable(one)
+        entity_id(tenant, mention.canonical_name, mention.entity_type): mention.canonical_name
+        for mention in derived.mentions
+        if is_comparable(mention)
     }
 
 
@@ -271,7 +271,7 @@ def wanted_groups(
         groups[group.tenant, group.history_id] = group
     for derived in batch:
         touched = [group_of(said) for said in derived.assertions]
-        touched += [group for said in derived.retractions for group in groups_of(said)]
+        touched += [group for retraction in derived.retractions for group in groups_of(retraction)]
         groups.update({(group.tenant, group.history_id): group for group in touched})
     return groups
 
@@ -524,7 +524,7 @@ def _meet_ends(batch: Iterable[Derived], entities: _Entities) -> None:
     belongs to which call.
     """
     for derived in batch:
-        ends = [(said.source, said.target) for said in derived.assertions]
+        ends = [(assertion.source, assertion.target) for assertion in derived.assertions]
         if derived.features is not None:
             ends += [(claim.source, claim.target) for claim in derived.features.claims]
         for source, target in ends:

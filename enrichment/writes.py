@@ -277,7 +277,7 @@ def _flat(arguments: Mapping[str, Any]) -> dict[str, Any]:
             fields |= {k: v for k, v in inner.items() if relation_name(k) == k}
         else:
             fields[name] = item
-    for name in [one for one in fields if one.startswith(_TO) and one not in _NO_FIELDS]:
+    for name in [field for field in fields if field.startswith(_TO) and field not in _NO_FIELDS]:
         fields.setdefault(name.split("_", 1)[1], fields.pop(name))
     return _changed(fields)
 

@@ -364,7 +364,7 @@ class Retrieval:
         if page.story is None or page.story.plan.operator not in OF_TEXTS:
             return {}
         ids = [ranked.node_id for ranked in page.ranking if ranked.node_id in page.nodes]
-        chosen = [one for one in ids if is_event(one)][:MAX_TEXTS]
+        chosen = [own_id for own_id in ids if is_event(own_id)][:MAX_TEXTS]
         try:
             return self._context.read(
                 self._reader, lambda graph: EventReads(graph, scope).texts(chosen)
@@ -392,7 +392,7 @@ class Retrieval:
         Whether they are such say the columns: what has left the graph is in the ledger, too.
         """
         page, scope = self._page, self._context.scope
-        missing = [one for one in ids if one not in page.nodes and is_event(one)]
+        missing = [own_id for own_id in ids if own_id not in page.nodes and is_event(own_id)]
         if not missing:
             return
         limit_ms = max(1, min(timeout_ms, self._deadline.remaining_ms()))

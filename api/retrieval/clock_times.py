@@ -137,7 +137,7 @@ def _with_bare(text: str, told: list[Clock]) -> list[Clock]:
         if clock.is_part:
             continue
         for match in _BARE_FIRST.finditer(text[: clock.begin]):
-            bare = next(one for one in match.groups() if one)
+            bare = next(group for group in match.groups() if group)
             if _RANGE.match(text[match.end() : clock.begin]):
                 clocks.append(_opening(bare, match, clock))
         if (second := _BARE_SECOND.match(text[clock.stop :])) is not None:

@@ -117,7 +117,7 @@ def says_all(stems: frozenset[str], relation: str, target: str) -> bool:
 
 def _shared(stems: AbstractSet[str], others: AbstractSet[str]) -> int:
     """How many stems the others have: who *operates* a machine is its *operator*."""
-    return sum(one in others or any(same_root(one, other) for other in others) for one in stems)
+    return sum(stem in others or any(same_root(stem, other) for other in others) for stem in stems)
 
 
 def has_words(relation: str) -> bool:

@@ -181,7 +181,7 @@ class Gathering:
         """The entities that the query names, or that the caller does."""
         query = self._context.query
         references = query.seed_nodes or []
-        given = tuple(one for one in references if one.startswith(ENTITY_PREFIX))
+        given = tuple(reference for reference in references if reference.startswith(ENTITY_PREFIX))
         unknown = {*references} - {*given}
         if unknown:
             given_ids = [one.lower() for one in unknown]
@@ -203,7 +203,9 @@ class Gathering:
             reads = self._graph.columns.reads(scope, timeout_ms)
             recalled = seeds_of(reads, recall, self._context.seed_rules(), self._embedded)
             unknown |= {*recalled.unknown}
-        return recalled._replace(unknown=tuple(one for one in references if one in unknown))
+        return recalled._replace(
+            unknown=tuple(reference for reference in references if reference in unknown)
+        )
 
     def _embedded(self, text: str) -> list[float] | None:
         return self._context.services.embedder.embed(text, timeout_ms=self._channel_ms())

@@ -55,7 +55,7 @@ def trusted(quality: Array, is_delay: Array) -> Array:
 
 def edge_qualities(properties: Iterable[Mapping[str, Any]]) -> Array:
     """The same of edges whose properties were read."""
-    told = [_quality(one) for one in properties]
+    told = [_quality(prop) for prop in properties]
     quality, is_delay = zip(*told, strict=True) if told else ((), ())
     return trusted(numpy.array(quality, "f8"), numpy.array(is_delay, "?"))
 

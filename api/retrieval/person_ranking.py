@@ -111,11 +111,11 @@ def stated_by_fact(persons: Persons, question: PersonAsked, answer: StoryAnswer)
         return answer
     names = _stems_of_names(person)
     versions = [query, in_words_of_records(query) or query]
-    stems = [question_stems(one) - names for one in versions]
+    stems = [question_stems(version) - names for version in versions]
     best = [
         fact
         for fact in person.facts
-        if any(says_all(one, fact.properties["relation"], fact.target.name) for one in stems)
+        if any(says_all(stem, fact.properties["relation"], fact.target.name) for stem in stems)
         and not _stems_in(fact.target.name) <= stems[0]  # it says more than the question
     ]
     if not best:
@@ -151,9 +151,9 @@ def _in_profile(
         fact.properties["event_id"] for fact in newest if fact.properties["relation"] in WISHES
     }
     proofs = Proofs(
-        wishes=[one for one in ids if one in wishes and one not in person.former],
-        former=[one for one in ids if one in person.former],
-        facts=[one for one in ids if one not in wishes],
+        wishes=[own_id for own_id in ids if own_id in wishes and own_id not in person.former],
+        former=[own_id for own_id in ids if own_id in person.former],
+        facts=[own_id for own_id in ids if own_id not in wishes],
     )
     stories = _told_of(persons, question, [*ids, *answer.order])
     return profile_order(stories, answer.order, proofs, _importances(persons, stories))
@@ -265,7 +265,7 @@ def remarked(persons: Persons, question: PersonAsked, answer: StoryAnswer) -> St
         return answer
     first = answer.order[0]
     ids = list(dict.fromkeys([first, *remarks]))
-    told = [Stated("", one, from_ms=0, is_anew=False) for one in ids]
+    told = [Stated("", own_id, from_ms=0, is_anew=False) for own_id in ids]
     shares, near = asked_of(
         told, persons.reads, terms, names=_stems_of_names(person), vector=question.vector
     )

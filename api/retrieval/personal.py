@@ -130,7 +130,9 @@ class Topic(NamedTuple):
     def share(self, text: str) -> float:
         """How much of the question something says, 0 to 1."""
         words = stems_of(text)
-        return sum(_says(one, words) for one in self.stems) / len(self.stems) if self.stems else 0.0
+        return (
+            sum(_says(stem, words) for stem in self.stems) / len(self.stems) if self.stems else 0.0
+        )
 
     def cosine(self, event_id: str) -> float:
         """How near the question is to an event, 0 to 1."""
@@ -260,8 +262,8 @@ def practised(person: Known, topic: Topic, episode: Episode | None) -> list[Line
 
 def _grouped(person: Known, traits: Sequence[Trait]) -> list[Trait]:
     """Traits, each skill by the one that it is a part of, with all parts of that by name."""
-    parents = {one.own_id: one for one in person.traits if one.kind in _PRACTISED}
-    told = dict.fromkeys(parents.get(one.parent_id or "", one) for one in traits)
+    parents = {trait.own_id: trait for trait in person.traits if trait.kind in _PRACTISED}
+    told = dict.fromkeys(parents.get(trait.parent_id or "", trait) for trait in traits)
     return [_with_parts(one, person.traits) for one in told]
 
 

@@ -144,17 +144,17 @@ def known_of(persons: Persons, question: PersonAsked) -> Known | None:
     members = meant_by(persons, question)
     if not members:
         return None
-    ids = sorted(one.entity_id for one in members)
+    ids = sorted(member.entity_id for member in members)
     now_ms, scope = question.asking.now_ms, persons.scope
 
     def ask(graph: GraphRead) -> Known:
         facts = FactReads(graph, scope).facts_of(ids, FactFilter(now_ms))
         traits = EntityReads(graph, scope).traits(ids)
         return Known(
-            names=frozenset(canonical_name(name) for one in members for name in one.names),
+            names=frozenset(canonical_name(name) for member in members for name in member.names),
             facts=[fact for fact in facts if fact.source.entity_id in ids],
-            traits=[_trait(one) for one in traits if one.properties["holds_until"] > now_ms],
-            name=", ".join(dict.fromkeys(one.name for one in members)),
+            traits=[_trait(trait) for trait in traits if trait.properties["holds_until"] > now_ms],
+            name=", ".join(dict.fromkeys(member.name for member in members)),
             of_others=[
                 fact
                 for fact in facts
@@ -196,7 +196,7 @@ def meant_by(persons: Persons, question: PersonAsked) -> list[EntityName]:
     groups = _groups(reads, ids if own_id is None else [*ids, own_id])
     best: tuple[tuple[int, bool], list[EntityName]] = ((0, False), [])
     for members in groups.values():
-        named = max((_named(one, words) for one in members), default=0)
+        named = max((_named(member, words) for member in members), default=0)
         # of several who are called so it is the one in whose view it is asked
         score = (named, own_id is not None and _has(members, own_id))
         if named and score > best[0] and any(map(_is_person, members)):
@@ -212,7 +212,7 @@ def meant_by(persons: Persons, question: PersonAsked) -> list[EntityName]:
 
 
 def _has(members: Iterable[EntityName], own_id: str) -> bool:
-    return any(one.entity_id == own_id for one in members)
+    return any(member.entity_id == own_id for member in members)
 
 
 def _groups(reads: ColumnReads, ids: Sequence[str]) -> dict[str, list[EntityName]]:
@@ -269,11 +269,11 @@ def _once(persons: Persons, question: PersonAsked, person: Known, topic: Topic) 
 def _told(graph: GraphRead, persons: Persons, episode: Episode) -> list[Line]:
     """The steps of an episode, and what was learned in it."""
     events = EventReads(graph, persons.scope).events(episode.steps)
-    steps = [events[one] for one in episode.steps if one in events]
+    steps = [events[step] for step in episode.steps if step in events]
     lines = [
         Line(f"step {number}: {_words(one)}", one.node_id) for number, one in enumerate(steps, 1)
     ]
-    sessions = dict.fromkeys(one.properties["session_id"] for one in steps)
+    sessions = dict.fromkeys(step.properties["session_id"] for step in steps)
     for learned in lessons_in(CauseReads(graph, persons.scope).gists(list(sessions))):
         proofs = learned.lesson.solved_event_ids
         if episode.event_ids.issuperset(proofs) and len(lines) < len(steps) + MAX_LESSONS:
@@ -304,7 +304,9 @@ def _open(persons: Persons, question: PersonAsked, person: Known) -> list[Line]:
 
     def ask(graph: GraphRead) -> list[Line]:
         events = EventReads(graph, persons.scope).events(ids)
-        return [Line(f"open: {_words(events[one])}", one) for one in ids if one in events]
+        return [
+            Line(f"open: {_words(events[own_id])}", own_id) for own_id in ids if own_id in events
+        ]
 
     return persons.graph(ask) if ids else []
 

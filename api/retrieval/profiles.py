@@ -57,12 +57,12 @@ def profile_order(
         importances: of messages, by id.
     """
     places = {own_id: place for place, own_id in enumerate(stories.ids)}
-    facts = [_with_request(stories, places, one) for one in proofs.facts]
+    facts = [_with_request(stories, places, fact) for fact in proofs.facts]
     proving = {*proofs.wishes, *proofs.former, *(one for pair in facts for one in pair)}
     remarks = remarks_in(stories, order, importances, besides=proving)
     sorts: tuple[list[list[str]], ...] = (
-        [[one] for one in proofs.wishes],
-        [[one] for one in remarks],
+        [[wish] for wish in proofs.wishes],
+        [[remark] for remark in remarks],
         facts,
     )
     first = order[:1] if order[:1] and (order[0] in proving or order[0] in remarks) else []
@@ -98,7 +98,7 @@ def remarks_in(
 
 def _without(ids: Iterable[str], others: Iterable[str]) -> list[str]:
     left_out = set(others)
-    return [one for one in ids if one not in left_out]
+    return [own_id for own_id in ids if own_id not in left_out]
 
 
 def _with_request(stories: Stories, places: Mapping[str, int], event_id: str) -> list[str]:

@@ -32,7 +32,11 @@ def promised_in(text: str) -> str | None:
     What somebody will do themselves before what will be done; what is so as a rule is no promise.
     """
     sentences = [found.strip() for found in _SENTENCE.findall(text)]
-    told = [one for one in sentences if one and not (one.endswith("?") or _AS_A_RULE.search(one))]
+    told = [
+        sentence
+        for sentence in sentences
+        if sentence and not (sentence.endswith("?") or _AS_A_RULE.search(sentence))
+    ]
     for pattern in (_WILL, _TO_COME):
         if promising := [one for one in told if pattern.search(one)]:
             return " ".join(promising)

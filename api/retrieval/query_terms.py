@@ -76,7 +76,7 @@ class QueryTerms(NamedTuple):
     @property
     def identifier_places(self) -> list[int]:
         """Where among the stems those of the identifiers are."""
-        return [self.stems.index(stem(one)) for one in self.identifiers]
+        return [self.stems.index(stem(identifier)) for identifier in self.identifiers]
 
 
 def query_terms(query: str, names: Iterable[str] = (), *, now_ms: int | None = None) -> QueryTerms:

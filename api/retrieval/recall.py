@@ -135,7 +135,7 @@ def entities_named(reads: NameReads, name: str) -> Iterator[EntityGroup]:
     ids = [entity.entity_id for entity in named]
     while (group := group_of(reads, ids)) is not None:
         yield group
-        ids = [one for one in ids if one not in group.ids]
+        ids = [own_id for own_id in ids if own_id not in group.ids]
 
 
 def node_named(reads: NameReads, node_id: str) -> str:

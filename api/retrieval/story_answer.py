@@ -208,7 +208,7 @@ def _of_somebody(
         return _Proof(order, promised[:MAX_TOLD], is_known=None if len(promised) else False)
     if operator is Operator.PROFILE and features.profile and not asks_for_record(terms):
         saying = {fact.event_id for fact in features.profile}
-        return _Proof(order, numpy.flatnonzero([one in saying for one in stories.ids]))
+        return _Proof(order, numpy.flatnonzero([own_id in saying for own_id in stories.ids]))
     if operator is Operator.PROFILE:
         records = records_of(stories, features, terms)
         if records is not None:

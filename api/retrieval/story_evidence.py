@@ -51,7 +51,7 @@ def recorded(stories: Stories, features: Features, terms: StoryTerms, order: Arr
     """
     roles = features.roles
     names = _names(stories, terms)
-    called = [{stem_in(word) for word in words_in(one.lower())} for one in stories.agents]
+    called = [{stem_in(word) for word in words_in(agent.lower())} for agent in stories.agents]
     acting = [number for number, parts in enumerate(called) if parts and parts <= names]
     looking = numpy.array([*map(is_reader, stories.tools), False], dtype=bool)[stories.tool]
     done = (roles.worked & ~looking) | (roles.other & (stories.kind != _THOUGHT))
@@ -118,7 +118,7 @@ def records_of(stories: Stories, features: Features, terms: StoryTerms) -> Array
     }
     calls = numpy.array(calls_of(stories, features.roles), dtype=numpy.int64)
     holds = stories.holds[:, 0]
-    called = [{stem_in(word) for word in words_in(one.lower())} for one in stories.tools]
+    called = [{stem_in(word) for word in words_in(tool.lower())} for tool in stories.tools]
     about = numpy.array([left <= words for words in called] + [False], dtype=bool)[stories.tool]
     by_call = numpy.where(calls >= 0, holds[calls], False)
     looks = numpy.array([*map(is_reader, stories.tools), False], dtype=bool)[stories.tool]

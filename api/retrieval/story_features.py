@@ -177,7 +177,7 @@ class _Making:
     def _names(self) -> set[str]:
         """Parts of the names of those whom the question means."""
         authors = numpy.unique(self._told.author[self._told.named]).tolist()
-        names = (self._told.authors[one].lower() for one in authors if one >= 0)
+        names = (self._told.authors[author].lower() for author in authors if author >= 0)
         return {part for name in names for word in words_in(name) for part in (word, name)}
 
     def _unknown_names(self, telling: Array) -> int:

@@ -76,7 +76,7 @@ def within_limits(
     operator = plan.operator
     within = numpy.ones(len(stories.ids), dtype=bool)
     saying = {fact.event_id for fact in facts}
-    by_fact = [one in saying for one in stories.ids] if facts else within
+    by_fact = [own_id in saying for own_id in stories.ids] if facts else within
     for applies, limit in (
         (bool(facts), numpy.array(by_fact, dtype=bool)),
         (operator is Operator.WINDOW, in_time(stories, plan)),

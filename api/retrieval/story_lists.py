@@ -262,7 +262,7 @@ def _failed_acts(plan: Plan, terms: StoryTerms, session_id: str) -> ListAsked | 
 def _verbs(words: Iterable[str], plan: Plan) -> tuple[str, ...]:
     """Stems of the words that may say what was done; of failures those that are acts, too."""
     stems = dict.fromkeys(map(stem_in, words))
-    return tuple(one for one in stems if plan.failed is not True or base(one) in REFUSING)
+    return tuple(stem for stem in stems if plan.failed is not True or base(stem) in REFUSING)
 
 
 def _telling(text: str) -> list[str]:

@@ -101,7 +101,10 @@ def is_never_done(stories: Stories, features: Features, terms: StoryTerms) -> bo
     about = stories.holds.all(axis=1)
     says = stories.counts[:, 0] > 0
     by_tool = numpy.array(
-        [*(any(same_root(verb, word) for word in of_tool(one)[1]) for one in stories.tools), False]
+        [
+            *(any(same_root(verb, word) for word in of_tool(tool)[1]) for tool in stories.tools),
+            False,
+        ]
     )
     says |= by_tool[stories.tool]
     return not (about & says & ~stories.asks).any()

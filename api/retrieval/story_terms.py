@@ -167,7 +167,9 @@ def stories_asked(
     return StoriesAsked(
         hits=hits,
         stems=terms.stems,
-        identifiers=[[stem(plain(part)) for part in words_in(one)] for one in terms.identifiers],
+        identifiers=[
+            [stem(plain(part)) for part in words_in(identifier)] for identifier in terms.identifiers
+        ],
         vector=vector,
         capitalised=sorted(terms.capitalised),
         text=terms.text,

@@ -150,7 +150,7 @@ def head_of(terms: QueryTerms, stories: Sequence[Story], session_id: str) -> Hea
     stems_of = [frozenset(one for event in story.events for one in _stems(event)) for story in told]
     wanted = _weights(terms, stems_of)
     for story, stems in zip(told, stems_of, strict=True):
-        named = any(stem(one) in stems for one in terms.identifiers)
+        named = any(stem(identifier) in stems for identifier in terms.identifiers)
         story.score = story.rank + _SAID_WEIGHT * _share(wanted, stems) + _NAMED_WEIGHT * named
         story.score += _HERE_WEIGHT * (story.session_id == session_id)
     heads = [_explained(terms, story) for story in told]

@@ -83,7 +83,9 @@ async def retry_dead_letters(
 
     def work() -> RetriesAsked:
         letters = _letters(services, caller, limit=MOST_RETRIED, **wanted.model_dump())
-        places = [_place(one) for one in letters if one.kind != DROPPED or wanted.seq is not None]
+        places = [
+            _place(letter) for letter in letters if letter.kind != DROPPED or wanted.seq is not None
+        ]
         services.connections.holds.ask_retries(_target(services), places)
         return RetriesAsked(asked=len(places))
 

@@ -99,7 +99,7 @@ async def read_fact_history(
 
 def _with_facts(reads: FactReads, groups: Sequence[EntityGroup]) -> EntityGroup:
     """Of several entities by one name the first that facts are known of."""
-    told = (one for one in groups if reads.history(one.ids, None, 1))
+    told = (group for group in groups if reads.history(group.ids, None, 1))
     return groups[0] if len(groups) == 1 else next(told, groups[0])
 
 

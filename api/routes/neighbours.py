@@ -57,7 +57,7 @@ async def read_neighbours(
             columns = context.columns(graph.columns)
             own_id = node_named(columns, node_id.lower())
             steps = columns.steps([own_id], dict.fromkeys(EDGES, query.max_nodes + 1)).edges()
-            wanted = [one for one in steps if one.type in (query.edge_types or EDGES)]
+            wanted = [step for step in steps if step.type in (query.edge_types or EDGES)]
             ids = [own_id, *_in_turn(wanted, own_id)]
             first = ids[: query.max_nodes]
             entities = ids_by_label(first)[ENTITY.label]

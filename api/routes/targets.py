@@ -90,8 +90,8 @@ def _comparison(last: Comparison) -> ComparisonItem:
         ended_at=timestamp_text(last.ended_at_ms),
         same=not last.types,
         behind=last.behind,
-        types=[TypeDifferenceItem(**_known(TypeDifferenceItem, one)) for one in last.types],
-        examples=[DifferenceExample(**one) for one in last.examples],
+        types=[TypeDifferenceItem(**_known(TypeDifferenceItem, kind)) for kind in last.types],
+        examples=[DifferenceExample(**example) for example in last.examples],
     )
 
 

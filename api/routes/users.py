@@ -241,7 +241,7 @@ def _erase(
 
 def _begun(ledger: Ledger, key_id: bytes) -> Erasure | None:
     told: dict[str, Any] | None = next(
-        (one for one in erasures(ledger.vault) if one["subject"] == key_id.hex()), None
+        (erasure for erasure in erasures(ledger.vault) if erasure["subject"] == key_id.hex()), None
     )
     if told is None:
         return None

@@ -50,7 +50,7 @@ def _row(parameter: Any) -> tuple[str, str] | None:
         given = f"`{shown}`" if parameter.required else f"`[{shown}]`"
     else:
         takes = "" if parameter.is_flag else f" {shown}"
-        given = ", ".join(f"`{one}{takes}`" for one in _ways(parameter))
+        given = ", ".join(f"`{way}{takes}`" for way in _ways(parameter))
     return given, _cell(getattr(parameter, "help", None) or "")
 
 
@@ -62,7 +62,7 @@ def _ways(parameter: Any) -> Sequence[str]:
 def _prose(text: str) -> str:
     """Paragraphs of a help text, each on a line."""
     paragraphs = text.replace("\b", "").replace("\f", "").strip().split("\n\n")
-    return "\n\n".join(" ".join(one.split()) for one in paragraphs)
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
 def _cell(text: str) -> str:

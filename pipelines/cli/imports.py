@@ -214,7 +214,7 @@ def _wait(
     Returns:
         How many stages have folded it, and the name of one that does not get there.
     """
-    begun = {found.stage for found in services.graph(services.active()).checkpoints()}
+    begun = {checkpoint.stage for checkpoint in services.graph(services.active()).checkpoints()}
     later = [stage for stage in later_stages(begun) if not stage.decides]
     for number, stage in enumerate([PROJECTION, *later]):
         name = stage.name

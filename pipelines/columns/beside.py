@@ -83,7 +83,7 @@ def _similar_resolved(view: View, event_ids: Iterable[str]) -> Iterator[Signalle
 def _important(view: View, entity_ids: Iterable[str], least: Least) -> Iterator[Signalled]:
     """Important events about what the query is about."""
     entities, events = view.tenant.entities, view.tenant.events
-    for row in (entities.rows[one] for one in entity_ids if one in entities.rows):
+    for row in (entities.rows[entity_id] for entity_id in entity_ids if entity_id in entities.rows):
         if not view.sees_entity(row):
             continue
         mentioned = entities.all[row].mentioned_in()[-MAX_SCANNED:]

@@ -163,7 +163,7 @@ class Entities:
             words: in lower case; a rare one counts more, a beginning half, a long name less.
         """
         scores: dict[int, float] = {}
-        apart = (one for word in words for one in name_words(folded(word)))
+        apart = (name_word for word in words for name_word in name_words(folded(word)))
         for word in dict.fromkeys(apart):
             for held, weight in self._like(word):
                 rarity = weight * float(numpy.log1p(self._standing / len(held)))

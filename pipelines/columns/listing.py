@@ -91,8 +91,8 @@ def _acts(view: View, question: ListAsked, words: Sequence[str], chosen: Bits) -
         for number in different(table[column][chosen & mask]):
             name = names.text(number) or ""
             meaning = of_tool(name) if column == "tool" else of_type(name)[:2]
-            meant = [one for one in question.verbs if says_verb(base(one), meaning[0])]
-            left = [one for one in words if one not in meant and one not in meaning[1]]
+            meant = [verb for verb in question.verbs if says_verb(base(verb), meaning[0])]
+            left = [word for word in words if word not in meant and word not in meaning[1]]
             if meant and (
                 rows := _saying_all(
                     view, chosen & mask & (table[column] == number), left, failed=question.failed
@@ -130,7 +130,9 @@ def agents_named(view: View, text: str) -> list[int]:
     """Numbers of the agents whom a question names as doing something."""
     agents = different(view.tenant.events.table["agent"][view.seen])
     question = apart(text)
-    return [one for one in agents if _is_named(view.tenant.events.names.text(one) or "", question)]
+    return [
+        agent for agent in agents if _is_named(view.tenant.events.names.text(agent) or "", question)
+    ]
 
 
 def _is_named(agent: str, text: str) -> bool:
@@ -158,7 +160,7 @@ def holding(
         numbers, places = numpy.unique(table[column][rows], return_inverse=True)
         texts = (names.text(one) or "" for one in numbers.tolist())
         parts = [{stem_in(word) for word in words_in(text.lower())} for text in texts]
-        by_name = [[one in of_name for one in stems] for of_name in parts]
+        by_name = [[stem in of_name for stem in stems] for of_name in parts]
         if by_name:
             held |= numpy.array(by_name, dtype=bool).reshape(len(parts), len(stems))[places]
     return held
@@ -176,7 +178,7 @@ def _saying(view: View, rows: Array, question: ListAsked) -> Bits:
     events, stems = view.tenant.events, question.stems
     saying: Bits = numpy.ones(len(rows), dtype=bool)
     if stems:
-        statuses = [number for one in stems if (number := events.names.find(one)) != NOBODY]
+        statuses = [number for stem in stems if (number := events.names.find(stem)) != NOBODY]
         saying = numpy.asarray((events.texts.counts(stems, rows) > 0).any(axis=1))
         saying = saying | numpy.isin(events.table["status"][rows], statuses)
     if question.saying:
@@ -237,7 +239,7 @@ def assistants(view: View) -> list[int]:
     ]
     of_type = table["author"][numpy.isin(table["type"], types) & view.seen]
     authors = who(view, "author", (EventKind.MESSAGE,))
-    called = [one for one in authors if (names.text(one) or "").lower() in VOICELESS]
+    called = [author for author in authors if (names.text(author) or "").lower() in VOICELESS]
     return [*called, *different(of_type)]
 
 

@@ -102,7 +102,11 @@ class ColumnNames:
         entity, view = self._entities.all[row], self._view
         seen = [fact for fact in entity.facts if view.sees_fact(fact)]
         communities = view.tenant.communities
-        mine = sorted(one for one in entity.communities if view.sees_made(communities.get(one)))
+        mine = sorted(
+            community
+            for community in entity.communities
+            if view.sees_made(communities.get(community))
+        )
         return EntitySurroundings(
             degree=len(seen),
             edge_types=len({fact.edge_type for fact in seen}),
@@ -112,7 +116,7 @@ class ColumnNames:
 
     def _rows(self, ids: Iterable[str]) -> list[int]:
         rows = self._entities.rows
-        return [rows[one] for one in dict.fromkeys(ids) if one in rows]
+        return [rows[own_id] for own_id in dict.fromkeys(ids) if own_id in rows]
 
     def _id(self, row: int) -> str:
         return self._entities.all[row].entity_id

@@ -65,7 +65,7 @@ class _Telling:
         self._leads_to: dict[int, int] = {}
         self._acting = [*who(view, "agent", TOOL_USE), *assistants(view)]
         self._sessions = {
-            number for one in question.sessions if (number := names.find(one)) != NOBODY
+            number for session in question.sessions if (number := names.find(session)) != NOBODY
         }
 
     def told(self) -> Stories:
@@ -159,7 +159,7 @@ class _Telling:
 
     def _hits(self) -> Iterator[int]:
         rows, seen = self._events.rows, self._view.seen
-        yield from (rows[one] for one in self._question.hits if one in rows and seen[rows[one]])
+        yield from (rows[hit] for hit in self._question.hits if hit in rows and seen[rows[hit]])
 
     def _in_sessions(self) -> Iterator[int]:
         for number in sorted(self._sessions, key=self._events.names.texts.__getitem__):
@@ -215,7 +215,10 @@ class _Telling:
         kind = self._kinds(table["kind"][rows])
         author = table["author"][rows]
         spoken = numpy.isin(author, named)
-        holds = [(events.texts.counts(one, rows) > 0).all(axis=1) for one in question.identifiers]
+        holds = [
+            (events.texts.counts(identifier, rows) > 0).all(axis=1)
+            for identifier in question.identifiers
+        ]
         return Stories(
             ids=[events.ids[row] for row in rows.tolist()],
             authors=names["author"][0],

@@ -182,7 +182,7 @@ class Tenant:
             self._forget_part(own_id)
             self.links.pop(own_id, None)
             for links in self.links.values():
-                links[:] = [one for one in links if one.other_id != own_id]
+                links[:] = [link for link in links if link.other_id != own_id]
         elif label == COMMUNITY.label:
             for row in self.members.pop(own_id, set()):
                 self.entities.all[row].communities.discard(own_id)

@@ -128,7 +128,7 @@ class View:
             return False
         if self.scope.everyone:
             return True
-        return sources is not None and all(one == self.scope.user_id for one in sources)
+        return sources is not None and all(source == self.scope.user_id for source in sources)
 
     # -- channels ----------------------------------------------------------------------------------
 
@@ -180,7 +180,7 @@ class View:
         """Rows of events that the viewer sees and that are not among others, in their order."""
         rows = self.tenant.events.rows
         taken = set(beside.tolist())
-        chosen = (rows[one] for one in dict.fromkeys(event_ids) if one in rows)
+        chosen = (rows[event_id] for event_id in dict.fromkeys(event_ids) if event_id in rows)
         new = numpy.array([row for row in chosen if row not in taken], dtype=numpy.int32)
         return new[self.seen[new]]
 
@@ -230,7 +230,11 @@ class View:
             limit: of events.
         """
         entities = self.tenant.entities
-        each = [entities.all[entities.rows[one]].mentions for one in ids if one in entities.rows]
+        each = [
+            entities.all[entities.rows[own_id]].mentions
+            for own_id in ids
+            if own_id in entities.rows
+        ]
         rows = numpy.unique(numpy.concatenate([numpy.zeros(0, dtype=numpy.int32), *each]))
         in_time = rows[numpy.argsort(self.tenant.events.table["occurred_ms"][rows], kind="stable")]
         withheld = int((self.known[rows] & ~self.seen[rows]).sum())
@@ -263,7 +267,7 @@ class View:
     def vectors(self, event_ids: Sequence[str]) -> Array:
         """Vectors of unit length, a row an event; zeros of one that has none or is not seen."""
         events = self.tenant.events
-        rows = [events.rows.get(one, NOBODY) for one in event_ids]
+        rows = [events.rows.get(event_id, NOBODY) for event_id in event_ids]
         seen = [row != NOBODY and self.sees_event(row) for row in rows]
         vectors = events.vectors.unit(numpy.array(rows, dtype=numpy.int32))
         vectors[~numpy.array(seen, dtype=bool)] = 0.0
@@ -272,7 +276,7 @@ class View:
     def _rows(self, event_ids: Iterable[str]) -> Rows:
         """Rows of the events that the viewer sees, each once, sorted."""
         rows = self.tenant.events.rows
-        chosen = {rows[one] for one in event_ids if one in rows}
+        chosen = {rows[event_id] for event_id in event_ids if event_id in rows}
         sorted_rows = numpy.array(sorted(chosen), dtype=numpy.int32)
         return sorted_rows[self.seen[sorted_rows]]
 

@@ -215,9 +215,9 @@ class Walker:
 
     def _communities(self, row: int) -> list[Step]:
         return [
-            (one, COMMUNITY_PREFIX + one, True, False, _UNKNOWN, 0, _UNKNOWN)
-            for one in self._entities.all[row].communities
-            if self._view.sees_made(self._tenant.communities.get(one))
+            (community, COMMUNITY_PREFIX + community, True, False, _UNKNOWN, 0, _UNKNOWN)
+            for community in self._entities.all[row].communities
+            if self._view.sees_made(self._tenant.communities.get(community))
         ]
 
     # -- from what consolidation made --------------------------------------------------------------

@@ -277,12 +277,14 @@ def _column(p: Property, values: list[Any], left: set[int]) -> pyarrow.Array[Any
         left |= refused
         values = [None if n in refused else one for n, one in enumerate(values)]
     if p.kind is Kind.VECTOR:
-        return pyarrow.array([None if one is None else _vector(one) for one in values])
+        return pyarrow.array([None if value is None else _vector(value) for value in values])
     if p.kind is Kind.TIMES:
-        texts = [None if one is None else _times(one).to_pylist() for one in values]
-        return pyarrow.array([None if one is None else _joined(one) for one in texts])
+        texts = [None if value is None else _times(value).to_pylist() for value in values]
+        return pyarrow.array([None if text is None else _joined(text) for text in texts])
     if p.kind is Kind.INTEGERS:
-        return pyarrow.array([None if one is None else _joined(map(str, one)) for one in values])
+        return pyarrow.array(
+            [None if value is None else _joined(map(str, value)) for value in values]
+        )
     if p.kind is Kind.STRINGS:
         refused = {n for n, one in enumerate(values) if one is not None and not _can_join(one)}
         left |= refused
@@ -311,7 +313,7 @@ def _joined(elements: Iterable[str]) -> str:
 def _can_join(elements: Sequence[Any]) -> bool:
     """An empty list would be none, and an empty element would be no element."""
     return bool(elements) and all(
-        one != "" and BETWEEN_ELEMENTS not in str(one) for one in elements
+        element != "" and BETWEEN_ELEMENTS not in str(element) for element in elements
     )
 
 

@@ -160,7 +160,9 @@ class ArchivedIds:
             Whether boundary and number were those.
         """
         first, last = entries[0], entries[-1]
-        records = b"".join(_RECORD.pack(one.key, one.seq) for one in entries if not one.fault)
+        records = b"".join(
+            _RECORD.pack(entry.key, entry.seq) for entry in entries if not entry.fault
+        )
         before = first.seq - 1 if upto is None else upto
         after = last.seq if upto is None else upto
         names = [self._keys.archived_ids_upto, self._keys.archived(first.partition)]

@@ -129,7 +129,9 @@ class LedgerSequence:
             entries += read
             if len(read) >= count:
                 end = min(end, read[-1].position)
-        merged = sorted((one for one in entries if one.position <= end), key=attrgetter("position"))
+        merged = sorted(
+            (entry for entry in entries if entry.position <= end), key=attrgetter("position")
+        )
         fitting = _fitting(merged)
         if fitting < len(merged):
             self._entries = fitting

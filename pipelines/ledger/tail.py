@@ -53,7 +53,7 @@ class LedgerTail:
             with self._redis.pipeline(transaction=False) as pipeline:
                 pipeline.hmget(self._keys.format, "created_at_ms", "partitions")
                 if places:
-                    streams = {self._keys.stream(one): str(places[one]) for one in places}
+                    streams = {self._keys.stream(place): str(places[place]) for place in places}
                     pipeline.xread(streams, count=count)
                 replies: list[Any] = pipeline.execute()
             return replies

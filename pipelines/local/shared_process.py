@@ -311,7 +311,7 @@ def socket_folder(given: Path | None) -> Path:
     if given is not None:
         return given.absolute()
     folders = [Path(base, f"recollect-{os.geteuid()}") for base in (tempfile.gettempdir(), "/tmp")]  # noqa: S108  # 0700, its owner checked
-    return next((one.absolute() for one in folders if _fits(one)), folders[0])
+    return next((folder.absolute() for folder in folders if _fits(folder)), folders[0])
 
 
 def make_socket_folder(folder: Path) -> None:

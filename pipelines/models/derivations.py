@@ -366,7 +366,9 @@ class RedisStore:
         self._client.close()
 
     def _keys(self, kind: Kind, digests: Iterable[Digest]) -> list[bytes]:
-        return [b"%b:derivation:%b:%b" % (self._prefix, kind.encode(), one) for one in digests]
+        return [
+            b"%b:derivation:%b:%b" % (self._prefix, kind.encode(), digest) for digest in digests
+        ]
 
     def _mark_key(self, run: bytes, partition: int) -> bytes:
         return b"%b:derived:%b:%d" % (self._prefix, run.hex().encode(), partition)

@@ -262,7 +262,12 @@ def put_back(
         ArchiveUnavailable, LedgerUnavailable: a place is away.
     """
     settings, (values, closed, damaged) = services.settings, PutBack()
-    places = [(one.partition, row) for one in manifests for row in one.rows if row.derivations]
+    places = [
+        (manifest.partition, row)
+        for manifest in manifests
+        for row in manifest.rows
+        if row.derivations
+    ]
     vault = make_vault(settings, services.redis)
     fenced = vault.fences.read()
     with closing(Derivations(make_store(settings))) as store:

@@ -285,7 +285,7 @@ class _Erasure:
             return 0
         models = services.models
         rules = make_fold(ENRICHMENT, services, services.active())
-        placed = [one for one in entries if not is_system_event(one[1].event_type)]
+        placed = [entry for entry in entries if not is_system_event(entry[1].event_type)]
         with models.from_memory(), models.derivations.forgetting() as met:
             for first in range(0, len(placed), _DERIVED_AT_ONCE):
                 self._progress(first, len(placed), "forgetting what was derived")
@@ -403,7 +403,11 @@ class _Erasure:
     def _blank_letters(self, graph: Graph) -> int:
         """Take the reasons from dead letters: they may quote what could not be folded."""
         keys = {(entry.partition, entry.seq) for entry in self._concerned()}
-        letters = [one for one in graph.dead_letters() if (one["partition"], one["seq"]) in keys]
+        letters = [
+            dead_letter
+            for dead_letter in graph.dead_letters()
+            if (dead_letter["partition"], dead_letter["seq"]) in keys
+        ]
         for letter in letters:
             stage, partition = letter["stage"], letter["partition"]
             with graph.transaction() as transaction:

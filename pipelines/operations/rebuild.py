@@ -111,7 +111,7 @@ class RebuildReport:
             "duration_s": round(self.duration_s, 3),
             "events": self.verified.events,
             "digest": self.verified.digest,
-            "differences": [one.as_dict() for one in self.verified.differences],
+            "differences": [difference.as_dict() for difference in self.verified.differences],
             "difference_count": self.verified.difference_count,
             "scope": self.verified.scope,
             "stages": {name: one.as_dict() for name, one in self.verified.stages.items()},
@@ -410,7 +410,11 @@ class _Rebuild:
 
     def _refuse_foreign(self) -> None:
         """See that an emptied target is empty: what somebody else keeps there is no memory."""
-        foreign = [one for one in census_differences(self.graph.census()) if one.kind == "extra"]
+        foreign = [
+            census_difference
+            for census_difference in census_differences(self.graph.census())
+            if census_difference.kind == "extra"
+        ]
         if foreign:
             names = ", ".join(f"{one.type} {' '.join(one.key)}" for one in foreign)
             raise OperationFailed(
@@ -522,7 +526,7 @@ class _Rebuild:
 
 def _stages_of(services: Services) -> list[Stage]:
     """The stages that the active target has, in the order in which they fold."""
-    begun = {found.stage for found in services.graph(services.active()).checkpoints()}
+    begun = {checkpoint.stage for checkpoint in services.graph(services.active()).checkpoints()}
     return [PROJECTION, *later_stages(begun)]
 
 

@@ -235,7 +235,7 @@ def _require_answer(store: Graph) -> None:
 def _dead_letter_counts(graph: Reads) -> dict[str, int]:
     """How many dead letters each stage has that nobody dropped; without any it is missing."""
     letters = cast(Iterator[FoundNode], graph.stream(DEAD_LETTER.label, ("kind",)))
-    return dict(Counter(one.key[0] for one in letters if one.values["kind"] != DROPPED))
+    return dict(Counter(letter.key[0] for letter in letters if letter.values["kind"] != DROPPED))
 
 
 def _passes(graph: Reads) -> list[dict[str, Any]]:

@@ -129,7 +129,7 @@ class LedgerFold:
         progress: Progress | None = None,
     ) -> None:
         self._ledger = ledger
-        self._rules = rules if tenants is None else [_within(tenants, one) for one in rules]
+        self._rules = rules if tenants is None else [_within(tenants, rule) for rule in rules]
         self._policy = policy
         self._tenants = tenants
         self._may_lack = may_lack
@@ -151,7 +151,9 @@ class LedgerFold:
 
     def stands_at(self, checkpoints: Sequence[Checkpoint]) -> bool:
         """Whether it was folded exactly as far, under the same generation."""
-        return self._reached == {(one.stage, one.partition): one for one in checkpoints}
+        return self._reached == {
+            (checkpoint.stage, checkpoint.partition): checkpoint for checkpoint in checkpoints
+        }
 
     def advance(self, shown: Graph, to: Sequence[Checkpoint]) -> None:
         """Fold on up to checkpoints; from the start where one has gone back.
@@ -202,13 +204,13 @@ class LedgerFold:
         position, seq = at.position, at.seq
         while seq < to.seq:
             entries = self._ledger.read(to.partition, position, BLOCK, to.position, after_seq=seq)
-            if [one.seq for one in entries] != list(range(seq + 1, seq + 1 + len(entries))):
+            if [entry.seq for entry in entries] != list(range(seq + 1, seq + 1 + len(entries))):
                 break
             if not entries:
                 break
             last = entries[-1]
             position, seq = last.position, last.seq
-            chosen += [one for one in entries if one is last or self._is_wanted(one)]
+            chosen += [entry for entry in entries if entry is last or self._is_wanted(entry)]
             if len(chosen) >= BLOCK or seq >= to.seq:
                 yield chosen
                 chosen = []
@@ -372,11 +374,16 @@ def shows_any(graph: Reads, operations: Operations, position: Position) -> bool:
     edges: list[MergeEdge | SetEdge] = [*operations.merge_edges.values()]
     edges += operations.set_edges.values()
     removed = operations.remove_edges.values()
-    gone = [(one.label, one.key) for one in operations.remove_nodes.values()]
+    gone = [
+        (remove_node.label, remove_node.key) for remove_node in operations.remove_nodes.values()
+    ]
     return (
-        any(_is_decided(graph, one, tuple(position)) for one in operations.decide_nodes.values())
-        or any(_shows_node(graph, one.label, one.key, one.values) for one in nodes)
-        or any(_shows_edge(graph, one) for one in edges)
+        any(
+            _is_decided(graph, decide_node, tuple(position))
+            for decide_node in operations.decide_nodes.values()
+        )
+        or any(_shows_node(graph, node.label, node.key, node.values) for node in nodes)
+        or any(_shows_edge(graph, edge) for edge in edges)
         or not all(_shows_edge(graph, one) for one in removed)
         or not all(graph.nodes(label, [key]) for label, key in gone)
         or any(shows_any(graph, other, position) for other in operations.others.values())

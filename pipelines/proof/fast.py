@@ -115,7 +115,7 @@ def look(
     graph = services.neo4j_graph(target)
     name, partitions = PROJECTION.name, services.ledger.partitions
     checkpoints = {n: Checkpoint(name, n) for n in range(partitions)}
-    checkpoints |= {one.partition: one for one in graph.checkpoints(name)}
+    checkpoints |= {checkpoint.partition: checkpoint for checkpoint in graph.checkpoints(name)}
     reader = ChainReader(services.driver(target), target.database)
     letters = graph.dead_letters(name)
     dead: dict[int, set[int]] = {}
@@ -123,7 +123,7 @@ def look(
         dead.setdefault(letter["partition"], set()).add(letter["seq"])
     task = Task(
         {partition: one.position for partition, one in checkpoints.items()},
-        sum(one.seq for one in checkpoints.values()),
+        sum(checkpoint.seq for checkpoint in checkpoints.values()),
         dead,
         reader.tombstones(),
         draw=draw,

@@ -156,7 +156,7 @@ class _Proof:
         changes: list[Change] = list(streamed_nodes(expected, held, self._scope, counts))
         for row in EDGES.values():
             changes += streamed_edges(row, expected, held, self._scope, counts=counts)
-        return [one for one in changes if self._scope.may_have(one)], counts
+        return [change for change in changes if self._scope.may_have(change)], counts
 
     def mend(self, changes: Sequence[Change]) -> None:
         """Write what must be there, after a look under the locks."""
@@ -173,9 +173,9 @@ class _Proof:
         for some in _parts(candidates):
             changes += self._under_locks(partial(self._again, some))
         if self._scope.session is None:
-            return [one for one in changes if self._scope.may_have(one)]
+            return [change for change in changes if self._scope.may_have(change)]
         members = self._scope.members_of(self._expected.graph)
-        return [one for one in changes if self._scope.has(one, members)]
+        return [change for change in changes if self._scope.has(change, members)]
 
     def _under_locks(self, work: Callable[[Transaction], Item]) -> Item:
         """Do something while nothing moves, and the ledger is folded exactly as far.
@@ -240,7 +240,7 @@ class _Proof:
     def _readable(self, report: ProofReport, changes: list[Change]) -> list[Change]:
         """Leave out what depends on events that nobody can read any more as they were read."""
         unread = Unread(self._unread(), self._expected.graph, self._graph)
-        left = [one for one in changes if not unread.explains(one)]
+        left = [change for change in changes if not unread.explains(change)]
         report.unread = len(unread.events)
         if len(left) < len(changes):
             report.notes.append(
@@ -252,10 +252,10 @@ class _Proof:
     def _describe(
         self, report: ProofReport, changes: Sequence[Change], schema: Sequence[Difference]
     ) -> None:
-        differences = [*(one.difference for one in changes), *schema]
+        differences = [*(change.difference for change in changes), *schema]
         report.difference_count = len(differences)
         report.differences = differences[:LISTED]
-        concerned = Counter(stage for one in changes for stage in one.stages)
+        concerned = Counter(stage for change in changes for stage in change.stages)
         for name, entries in self._expected.entries.items():
             if self._scope.has_stage(name):
                 report.stages[name] = StageFinding(

@@ -112,12 +112,12 @@ class ProofReport:
     @property
     def digest(self) -> str:
         """Of the first stage that was compared."""
-        return next((one.digest for one in self.stages.values()), "")
+        return next((stage.digest for stage in self.stages.values()), "")
 
     @property
     def lag_entries(self) -> int:
         """Of the first stage that was compared, which the others are behind."""
-        return next((one.lag_entries for one in self.stages.values()), 0)
+        return next((stage.lag_entries for stage in self.stages.values()), 0)
 
     @property
     def scope(self) -> str:
@@ -137,7 +137,7 @@ class ProofReport:
             "digest": self.digest,
             "stages": {name: one.as_dict() for name, one in self.stages.items()},
             "compared": dict(self.compared),
-            "differences": [one.as_dict() for one in self.differences],
+            "differences": [difference.as_dict() for difference in self.differences],
             "difference_count": self.difference_count,
             "found_count": self.found_count,
             "repaired": self.repaired,
@@ -320,7 +320,9 @@ def described(
     if members is not None:
         report.compared = Counter(label for label, _ in members)
     report.events = len(events)
-    dead = [one for one in graph.dead_letters() if scope.has_stage(one["stage"])]
+    dead = [
+        dead_letter for dead_letter in graph.dead_letters() if scope.has_stage(dead_letter["stage"])
+    ]
     report.dead_letter_count, report.dead_letters = len(dead), dead[:LISTED]
     for letter in dead:
         report.stages[letter["stage"]].dead_letter_count += 1

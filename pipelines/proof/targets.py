@@ -65,8 +65,8 @@ class TargetsDifference(NamedTuple):
             "same": not self.types,
             "compared": self.compared,
             "behind": self.behind,
-            "types": [one._asdict() for one in self.types],
-            "examples": [one.as_dict() for one in self.examples],
+            "types": [kind._asdict() for kind in self.types],
+            "examples": [example.as_dict() for example in self.examples],
         }
 
 
@@ -102,8 +102,10 @@ class _Tally:
     def without_values(self) -> dict[str, Any]:
         """For pages that others look at: what differs, and not how."""
         return {
-            "types": [one._asdict() for one in self.types()],
-            "examples": [{**one.as_dict(), "fields": list(one.fields)} for one in self.examples],
+            "types": [kind._asdict() for kind in self.types()],
+            "examples": [
+                {**example.as_dict(), "fields": list(example.fields)} for example in self.examples
+            ],
         }
 
 

@@ -211,7 +211,7 @@ class _Proving:
         self._refuse_loss()
 
     def _stages(self) -> list[Stage]:
-        begun = {found.stage for found in self._graph.checkpoints()}
+        begun = {checkpoint.stage for checkpoint in self._graph.checkpoints()}
         return [PROJECTION, *later_stages(begun)]
 
     def _refuse_loss(self) -> None:
@@ -237,7 +237,7 @@ class _Proving:
 def _lags(services: Services, target: Target, stages: Iterable[str]) -> dict[str, int]:
     """Entries that each stage has not folded yet."""
     checkpoints, tails = services.graph(target).checkpoints(), services.ledger.tails()
-    seqs = {(one.stage, one.partition): one.seq for one in checkpoints}
+    seqs = {(checkpoint.stage, checkpoint.partition): checkpoint.seq for checkpoint in checkpoints}
     return {
         stage: sum(max(0, tail.seq - seqs.get((stage, n), 0)) for n, tail in enumerate(tails))
         for stage in stages
@@ -247,7 +247,9 @@ def _lags(services: Services, target: Target, stages: Iterable[str]) -> dict[str
 def _named_in(report: ProofReport) -> set[tuple[str, str]]:
     """Tenant and id of whatever its differences name."""
     return {
-        (str(one.key[0]), str(part)) for one in report.differences[:LISTED] for part in one.key[1:]
+        (str(difference.key[0]), str(part))
+        for difference in report.differences[:LISTED]
+        for part in difference.key[1:]
     }
 
 

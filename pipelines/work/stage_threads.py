@@ -149,7 +149,10 @@ class StageThreads:
         self._note_decided()
 
     def _left(self) -> int:
-        seqs = {(one.stage, one.partition): one.seq for one in self._graph.checkpoints()}
+        seqs = {
+            (checkpoint.stage, checkpoint.partition): checkpoint.seq
+            for checkpoint in self._graph.checkpoints()
+        }
         return sum(
             max(0, tail.seq - seqs.get((stage, number), 0))
             for stage in STAGES
@@ -201,7 +204,10 @@ class StageThreads:
     @property
     def graph_seqs(self) -> dict[tuple[str, int], int]:
         """How far each stage is, by partition."""
-        return {(one.stage, one.partition): one.seq for one in self._graph.checkpoints()}
+        return {
+            (checkpoint.stage, checkpoint.partition): checkpoint.seq
+            for checkpoint in self._graph.checkpoints()
+        }
 
     @property
     def stopped(self) -> bool:

@@ -45,7 +45,7 @@ def substance(text: str) -> list[str]:
     """Its lines without what is another each time: ids, times, the width of columns."""
     text = re.sub(r"\[?\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b\]?", "", text)
     text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)?", "TIME", text)
-    text = re.sub(r"\b\d+ ms\b|duration_ms: \d+", "MS", text)
+    text = re.sub(r"\b\d+ ms\b", "MS", text)
     lines = (re.sub(r"\s+", " ", line).strip().casefold() for line in text.splitlines())
     return [line for line in lines if line]
 

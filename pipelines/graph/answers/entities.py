@@ -74,7 +74,10 @@ def _entities(seen: Seen) -> list[Row]:
 
 def _community_with(seen: Seen, entity_id: str) -> dict[str, Any] | None:
     ids = (edge.target[1] for edge in seen.edges(MEMBER_OF, [entity_id]))
-    return next((columns(COMMUNITY, one) for one in seen.visible_nodes(COMMUNITY, ids)), None)
+    return next(
+        (columns(COMMUNITY, visible_node) for visible_node in seen.visible_nodes(COMMUNITY, ids)),
+        None,
+    )
 
 
 def _same(seen: Seen, entity_id: str) -> list[list[Any]]:

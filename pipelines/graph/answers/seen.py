@@ -158,7 +158,7 @@ class Seen:
             return self._has_met(node.key)
         sources = node.values["user_ids"]
         return self.everyone or (
-            sources is not None and all(one == self.given["user_id"] for one in sources)
+            sources is not None and all(source == self.given["user_id"] for source in sources)
         )
 
     def visible(self, row: NodeRow, node: FoundNode) -> bool:

@@ -166,23 +166,23 @@ def _changed(
 ) -> list[Event]:
     """Decisions of all chunks of a community."""
     graph = deciding.graph
-    central = list(dict.fromkeys(one.canonical_id for one in community.members))
+    central = list(dict.fromkeys(member.canonical_id for member in community.members))
     central = central[:DESCRIBED_MEMBERS]
-    told = [one for one in community.members if one.canonical_id in central][:TOLD_MEMBERS]
+    told = [member for member in community.members if member.canonical_id in central][:TOLD_MEMBERS]
     facts = _inner_facts(graph, [(tenant, one.entity_id) for one in told], owner, deciding.now_ms)
     text = community_text(community, _described(graph, tenant, told, facts, owner=owner), facts)
     if deciding.words is not None:
         text = deciding.words.community(text)
-    members = [one.entity_id for one in community.members]
+    members = [member.entity_id for member in community.members]
     chunks = community_chunks(
         community_id,
         community,
         text,
-        centroid(_vectors(graph, [(tenant, one) for one in members])),
+        centroid(_vectors(graph, [(tenant, member) for member in members])),
         run_id=_run_id(tenant, community_id, community.fingerprint, before),
         user_id=user_of(owner),
     )
-    return [_decision(deciding, tenant, one, before) for one in chunks]
+    return [_decision(deciding, tenant, chunk, before) for chunk in chunks]
 
 
 def _gone(
@@ -251,7 +251,7 @@ def recorded_communities(graph: Reads, tenant: str) -> dict[str, RecordedCommuni
             recorded[node.key[1]] = RecordedCommunity(
                 None if gone else fingerprint,
                 user or SHARED,
-                max((Position(*one) for one in positions if one), default=None),
+                max((Position(*position) for position in positions if position), default=None),
                 tuple(edge.source[1] for edge in members.get(node.key, ())),
             )
     return recorded
@@ -286,7 +286,7 @@ def _named_entities(graph: Reads, tenant: str, now_ms: int) -> list[NamedEntity]
         if not edge.values["retracted"]:
             same.setdefault(edge.source[1], []).append(edge.target[1])
     ids = sorted(users.keys() | same.keys())
-    return [NamedEntity(one, users.get(one, ()), same.get(one, ())) for one in ids]
+    return [NamedEntity(own_id, users.get(own_id, ()), same.get(own_id, ())) for own_id in ids]
 
 
 def _linking_facts(graph: Reads, facts: Sequence[FoundEdge]) -> Iterator[LinkingFact]:

@@ -136,7 +136,7 @@ def _forget(
     for payload in forgotten_payloads(leaving):
         ids = [one for tier in payload["event_ids"].values() for one in tier]
         # what came back, and is forgotten again, is another decision than the first
-        newest = max((decided_at[one] for one in ids if one in decided_at), default=None)
+        newest = max((decided_at[own_id] for own_id in ids if own_id in decided_at), default=None)
         decided.append(_decision(deciding, tenant, payload, FORGOTTEN_EVENT, before=newest))
         for tier, members in payload["event_ids"].items():
             report.events_forgotten[tier] = report.events_forgotten.get(tier, 0) + len(members)
@@ -245,7 +245,7 @@ def _decide_entities(
 
 
 def _newest(decided_at: Mapping[str, Position | None], ids: Iterable[str]) -> Position | None:
-    positions = (decided_at[one] for one in ids)
+    positions = (decided_at[own_id] for own_id in ids)
     return max((at for at in positions if at is not None), default=None)
 
 

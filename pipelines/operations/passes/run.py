@@ -152,16 +152,16 @@ class _TenantPass:
         self._await_applied()
         decide_agents(self._deciding, self._report)
         if whole:
-            requested = any(one.asked == (None, None) for one in requests)
+            requested = any(request.asked == (None, None) for request in requests)
             looked = _Looked(
                 self._decide_traits(last, before),
                 self._decide_communities(last, requested=requested),
             )
             self._forget()
         answered = tuple(
-            one.event_id
-            for one in requests
-            if self._report.complete and any(scope.answers(one.asked) for scope in self._scopes)
+            request.event_id
+            for request in requests
+            if self._report.complete and any(scope.answers(request.asked) for scope in self._scopes)
         )
         if self._decisions or answered or any(looked):
             self._end(last, answered, looked)

@@ -237,7 +237,12 @@ def _read(
     referenced = degrees(
         graph,
         tenant,
-        (one.entity_id for some in events.values() for event in some for one in event.entities),
+        (
+            entity.entity_id
+            for some in events.values()
+            for event in some
+            for entity in event.entities
+        ),
     )
     around = surroundings.read({one: events[one] for one in ids if one in events})
     for state in page:
@@ -296,8 +301,8 @@ def _decisions(
     changed, parts_told, sessions = told
     recorded = changed.recorded
     decided = [
-        _decision(deciding, tenant, one.summary_id, one.decided, before=one.before)
-        for one in parts_told.changes
+        _decision(deciding, tenant, change.summary_id, change.decided, before=change.before)
+        for change in parts_told.changes
     ]
     report.episodes_written += len(decided)
     parts = [*sessions.values(), *(summary for _, summary in recorded.summaries.values())]
@@ -410,7 +415,7 @@ def _agent_sessions(graph: Reads, key: Key) -> tuple[list[SessionSummary], Total
     summaries = (
         parsed_summary(gists[node.key].values["gist"]) for node in best if node.key in gists
     )
-    return [one for one in summaries if isinstance(one, SessionSummary)], totals
+    return [summary for summary in summaries if isinstance(summary, SessionSummary)], totals
 
 
 def _agents_behind(graph: Reads, tenant: str, behind: Mapping[Key, Key]) -> set[AgentPart]:

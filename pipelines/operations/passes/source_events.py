@@ -269,7 +269,9 @@ def _with_users(
 ) -> dict[str, RecordedSession]:
     """The same with the users of those that were decided before users were written down."""
     bare = [one for some in recorded.values() for one in some.episodes if one.user_ids is None]
-    left = {(tenant, own) for one in bare for own in one.event_ids if own not in users}
+    left = {
+        (tenant, event_id) for one in bare for event_id in one.event_ids if event_id not in users
+    }
     tombstones = graph.nodes(FORGOTTEN.label, sorted(left), ("session_id", "user_id"))
     owners = {**users} | {
         key[1]: node.values["user_id"]
@@ -278,9 +280,13 @@ def _with_users(
     }
 
     def owned(episode: RecordedEpisode) -> RecordedEpisode:
-        if episode.user_ids is not None or any(own not in owners for own in episode.event_ids):
+        if episode.user_ids is not None or any(
+            event_id not in owners for event_id in episode.event_ids
+        ):
             return episode
-        return episode._replace(user_ids=users_named(owners[own] for own in episode.event_ids))
+        return episode._replace(
+            user_ids=users_named(owners[event_id] for event_id in episode.event_ids)
+        )
 
     return {
         session_id: some._replace(episodes=tuple(map(owned, some.episodes)))

@@ -129,18 +129,24 @@ class SurroundingsReader:
         mentioning = related.mentioning(
             self._graph,
             self._tenant,
-            {name for known in page_sessions.values() for name in known.profile.entities},
+            {
+                name
+                for page_session in page_sessions.values()
+                for name in page_session.profile.entities
+            },
             NEARLY_RARE,
         )
         near = self._near(page_sessions, mentioning)
-        others = {one for some in near for one in some.sessions} - page_sessions.keys()
+        others = {session for some in near for session in some.sessions} - page_sessions.keys()
         states = related.states(self._graph, self._tenant, others)
         changed = self._visited | {
-            one for one in others if self._anew or states.get(one, SessionState()).pending
+            other for other in others if self._anew or states.get(other, SessionState()).pending
         }
         for run in self._known.runs(near, page_sessions, states):
             sessions = page_sessions | self._known.read(
-                [one for some in run for one in sorted(some.sessions)], page_sessions, states
+                [session for some in run for session in sorted(some.sessions)],
+                page_sessions,
+                states,
             )
             yield from self._surroundings(
                 [_concerned(some, sessions, changed) for some in run], page_sessions, mentioning
@@ -148,14 +154,18 @@ class SurroundingsReader:
 
     def _near(self, page_sessions: Mapping[str, Known], mentioning: Mentioning) -> list[_Near]:
         tenant = self._tenant
-        tools = {one.tool for known in page_sessions.values() for one in known.profile.failures}
+        tools = {
+            one.tool
+            for page_session in page_sessions.values()
+            for one in page_session.profile.failures
+        }
         failed = related.failed_events(self._graph, tenant, tools)
         linking = related.linking(self._graph, tenant, page_sessions, MAX_LINKING)
         outside = {one: _causes_outside(known.events) for one, known in page_sessions.items()}
         outside_ids = {one for some in outside.values() for one in some}
         weights = related.weights(self._graph, tenant, outside_ids)
         near_sessions = []
-        failing = any(known.profile.failing for known in page_sessions.values())
+        failing = any(page_session.profile.failing for page_session in page_sessions.values())
         changed = related.changed_events(self._graph, tenant) if failing else []
         for session_id, session in page_sessions.items():
             profile = session.profile
@@ -195,7 +205,11 @@ class SurroundingsReader:
         mentioning: Mapping[str, frozenset[str]],
     ) -> Iterator[Surroundings]:
         tenant = self._tenant
-        looked_up = {name for known in page_sessions.values() for name in known.profile.entities}
+        looked_up = {
+            name
+            for page_session in page_sessions.values()
+            for name in page_session.profile.entities
+        }
         more = related.mentioning(
             self._graph,
             tenant,
@@ -304,7 +318,9 @@ def _changing(session: Known, mentioning: Mentioning, changed: Sequence[SourceEv
 
 
 def _concerned(near: _Near, sessions: Mapping[str, Known], changed: Collection[str]) -> _Concerned:
-    circle = {one: sessions[one] for one in near.neighbours if one in sessions}
+    circle = {
+        neighbour: sessions[neighbour] for neighbour in near.neighbours if neighbour in sessions
+    }
     touched = {
         one: _touched(sessions[one], near.mentioning, near.causing)
         for one in sorted({*circle, *near.causing.values()} & sessions.keys())
@@ -336,7 +352,7 @@ def _touched(session: Known, mentioning: Mentioning, causing: Collection[str]) -
             event
             for event in session.events
             if event.event_id in causing
-            or any(one.entity_id in mentioning for one in event.entities)
+            or any(entity.entity_id in mentioning for entity in event.entities)
         ),
     )
 
@@ -361,4 +377,4 @@ def _parts(
 
 
 def _event_count(session_ids: Iterable[str], states: Mapping[str, SessionState]) -> int:
-    return sum(states.get(one, SessionState()).event_count for one in session_ids)
+    return sum(states.get(session_id, SessionState()).event_count for session_id in session_ids)

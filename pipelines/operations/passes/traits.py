@@ -68,7 +68,7 @@ def _decided(
     graph = deciding.graph
     parts: list[list[SourceEvent]] = []
     if len(sessions) >= LEAST_SESSIONS:
-        events = source_events(graph, tenant, {one.session_id for one in sessions})
+        events = source_events(graph, tenant, {session.session_id for session in sessions})
         parts = list(_own(events.values(), user_id))
     liked = _liked(graph, tenant, user_id) if parts else {}
     derived = {one.trait_id: one for one in traits_of(tenant, user_id, parts, liked)}

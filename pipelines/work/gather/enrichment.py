@@ -164,7 +164,9 @@ class EnrichmentFacts:
         entities, namesakes = _near_entities(transaction, events)
         stretches = self._stretches(transaction, placed, forgotten)
         writes = written(placed, stretches)
-        bonds = _bonds(transaction, {one.name for one in wanted_bonds(events, writes)})
+        bonds = _bonds(
+            transaction, {wanted_bond.name for wanted_bond in wanted_bonds(events, writes)}
+        )
         near, edges = self._likeness.neighbours(transaction, placed)
         histories = _histories(transaction, batch, writes)
         return Facts(

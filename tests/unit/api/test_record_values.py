@@ -126,3 +126,5 @@ def test_of_several_acts_each_value_is_told_once() -> None:
     plan = plan_of("Which glazes were ordered?", 0)
     assert each_of(plan, ["a", "b", "c"], given) == ["blue", "red"]
     assert each_of(plan, ["a", "gone"], given) == []
+    of_a_time = plan_of("Which things took place between 22 November and 23 November?", 0)
+    assert each_of(of_a_time, ["a", "b"], given) == []
