@@ -13,10 +13,10 @@ from api.record_values import counted, each_of, value_of
 from api.retrieval.intent import PERSONAL
 from api.retrieval.narrative import AnswerHead
 from api.retrieval.plan import Operator
-from api.retrieval.promising import promised_in
+from api.retrieval.promises import promised_in
 from api.retrieval.story_result import StoryAnswer
 from api.schemas import Answer, AtlasResponse, Edge, Node, PlanReport
-from api.spoken import is_said, said_first, said_time
+from api.spoken_answers import is_said, said_first, said_time
 from enrichment.event_kinds import FAILED, EventKind
 from projections.events import timestamp_text
 from projections.schema import CAUSED_BY, EVENT

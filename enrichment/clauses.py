@@ -14,15 +14,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from enrichment.clause_ends import WHERE, Ends
 from enrichment.dependencies import Sentences
 from enrichment.facts import Assertion, Mention, Party, literal, named, party_of
-from enrichment.names import LABELS, MAX_FACTS, MIN_NAME_CHARACTERS, EntityType, canonical_name
-from enrichment.people import NAME_PARTS, People, party_named
+from enrichment.names import MAX_FACTS, EntityType, canonical_name
+from enrichment.people import NAME_PARTS, People
 from enrichment.persons import speaks_as_user, spoken_fact
 from enrichment.ports import Analysis, EventText
 from enrichment.vocabulary import (
     ADJECTIVES,
-    ASIDE,
     ATTRIBUTES,
     BEST,
     BY,
@@ -36,28 +36,21 @@ from enrichment.vocabulary import (
     FAVOURITE,
     GENERIC_NOUNS,
     HEDGES,
-    HOUSEHOLD,
-    KEPT,
-    LIGHT_VERBS,
     LIKES,
     LONG,
     LONG_AGO,
     MINE,
     MODALS,
     NEGATIONS,
-    NO_NAMES,
     OBJECT,
     PATTERNS,
     PERFECT,
-    PLACES,
-    PRAISE,
     PRESENT_BE,
     REFUSED,
     STAYING,
     STILL,
     USERS,
     VOICELESS,
-    Kind,
     Pattern,
     is_functional,
     person_relation,
@@ -68,8 +61,6 @@ from projections.events import Event
 TEXT_CONFIDENCE = 8_000
 PHRASE_CONFIDENCE = 7_000
 """When an end is a noun phrase, not a name."""
-MAX_PHRASE_TOKENS = 4
-
 _MAX_VALUE_CHARACTERS = 60
 
 
@@ -157,9 +148,6 @@ def speaker_party(event: Event, text: EventText, mentions: Sequence[Mention]) ->
     return named(name, entity_type)
 
 
-_WHERE = ("at", "for", "in", "with")
-
-
 class _Reader:
     """Facts of one text."""
 
@@ -171,6 +159,7 @@ class _Reader:
         self.speaker = speaker
         self.mentions = mentions
         self.people = People(sentences, speaker, mentions)
+        self.ends = Ends(sentences, self.people, speaker, mentions)
 
     def facts(self, first: int, last: int) -> Iterator[tuple[Party, str, Party]]:
         """The facts of one sentence, its tokens given."""
@@ -296,7 +285,7 @@ class _Reader:
 
     def _lasting(self, clause: _Clause) -> Iterator[tuple[Party, str, Party]]:
         """What people are, and when they were born."""
-        who = self._subject(clause.subject, things=False)
+        who = self.ends.subject(clause.subject, things=False)
         if who is None or not self._present(clause.verb):
             return
         if self.tokens[clause.verb].lemma == "be":
@@ -310,7 +299,7 @@ class _Reader:
         helping = self.sentences.words_below(verb, "aux")
         if relation is None or not self.sentences.below(verb, "neg"):
             return
-        who = self._subject(clause.subject, things=False)
+        who = self.ends.subject(clause.subject, things=False)
         # what who speaks does not want is a wish, and told as such
         wished = who == self.speaker and not helping & CANNOT
         if who is None or wished or not helping or not helping <= CANNOT | DOES:
@@ -318,7 +307,7 @@ class _Reader:
         if self.sentences.below(verb, "advcl", "mark") or (helping & DOES and relation != "avoids"):
             return
         for end in self.sentences.below(verb, "dobj"):
-            for target in self._targets(end, "any"):
+            for target in self.ends.targets(end, "any"):
                 yield who, relation, target
 
     def _employs(self, place: int) -> bool:
@@ -331,11 +320,11 @@ class _Reader:
         for pattern, via, end in self._rows(verb, passive):
             if pattern is None or not self._happens(verb, pattern, via, passive):
                 continue
-            subject = self._subject(clause.subject, things=pattern.things)
+            subject = self.ends.subject(clause.subject, things=pattern.things)
             activity = self.tokens[end].pos == "VERB"
             if subject is None or (activity and (pattern.relation not in DOING or via)):
                 continue
-            for target in self._targets(end, pattern.target):
+            for target in self.ends.targets(end, pattern.target):
                 if target.canonical_name == subject.canonical_name:
                     continue
                 if pattern.reverse:
@@ -368,7 +357,7 @@ class _Reader:
         if not passive:
             ends += [(OBJECT, child) for child in self.sentences.below(verb, "dobj", "xcomp")]
         ends += self._after(verb)
-        under_way = self.tokens[verb].text.lower() if self._gerund(verb) else lemma
+        under_way = self.tokens[verb].text.lower() if self.ends.gerund(verb) else lemma
         rows = [
             (PATTERNS.get((under_way, via)) or PATTERNS.get((lemma, via)), via, end)
             for via, end in ends
@@ -410,18 +399,18 @@ class _Reader:
         if self.tokens[verb].lemma != "be" or not self._present(verb):
             return
         for attribute in self.sentences.below(verb, "attr"):
-            subject = self._subject(clause.subject, things=False)
+            subject = self.ends.subject(clause.subject, things=False)
             if subject is None:
                 return
             if self.sentences.word(attribute) == "part":
                 for prep in self.sentences.below(attribute, "prep"):
                     for end in self.sentences.below(prep, "pobj"):
-                        whole = self._name(end) if self.sentences.word(prep) == "of" else None
+                        whole = self.ends.name(end) if self.sentences.word(prep) == "of" else None
                         if whole is not None:
                             yield subject, "part_of", whole
                 continue
             articles = {self.sentences.word(c) for c in self.sentences.below(attribute, "det")}
-            kind = self._phrase(attribute, praised=True) if articles & {"a", "an"} else None
+            kind = self.ends.phrase(attribute, praised=True) if articles & {"a", "an"} else None
             if kind is not None:
                 yield subject, "is_a", kind
             role = self._role(attribute) if articles == {"the"} else None
@@ -439,21 +428,21 @@ class _Reader:
             or self.tokens[noun].text != self.tokens[noun].lemma
         ):
             return None
-        return named(self._text(min(parts), noun), "concept")
+        return named(self.sentences.between(min(parts), noun), "concept")
 
     def _former(self, clause: _Clause) -> Iterator[tuple[Party, str, Party]]:
         """What somebody was somewhere: "I was a data engineer at a railway company"."""
         if self.sentences.word(clause.verb) != "was" or self.sentences.below(clause.verb, "aux"):
             return
-        who = self._subject(clause.subject, things=False)
+        who = self.ends.subject(clause.subject, things=False)
         for end in self.sentences.below(clause.verb, "attr"):
-            where = [place for via, place in self._after(end) if via in _WHERE]
+            where = [place for via, place in self._after(end) if via in WHERE]
             nouns = [end, *self.sentences.below(end, "compound")]
             kinds = {self.tokens[child].relation for child in self.sentences.children[end]}
             plain = kinds <= {"det", "compound", "prep", "punct"}
             if who is None or not plain or not any(map(self._employs, where)):
                 continue
-            work = named(self._text(min(nouns), end), "concept")
+            work = named(self.sentences.between(min(nouns), end), "concept")
             if {"a", "an"} & self.sentences.words_below(end, "det") and work is not None:
                 yield who, "worked_as", work
 
@@ -465,7 +454,7 @@ class _Reader:
             return
         for end in self.sentences.below(clause.verb, "attr", "acomp"):
             noun = self._mine(end)
-            who = self._name(clause.subject) if noun is not None else None
+            who = self.ends.name(clause.subject) if noun is not None else None
             if noun is not None and who is not None and clause.subject < clause.verb:
                 yield self.speaker, f"has_{noun}", who
             noun = self._mine(clause.subject)
@@ -487,7 +476,7 @@ class _Reader:
             several = self.sentences.word(end) == "one" and len(nouns) == 1
             if not self._is_favourite(nouns[0] if several else end, several=several):
                 continue
-            for target in self._targets(subjects[0], "any"):
+            for target in self.ends.targets(subjects[0], "any"):
                 yield self.speaker, LIKES, target
 
     def _is_favourite(self, noun: int, *, several: bool) -> bool:
@@ -528,13 +517,13 @@ class _Reader:
         token = self.tokens[end]
         places = [place for place in range(end, len(self.tokens)) if self._hangs_on(place, end)]
         first = min([end, *self.sentences.below(end, *NAME_PARTS)])
-        text = self._text(first, places[-1] if places else end).strip(" .!,")
+        text = self.sentences.between(first, places[-1] if places else end).strip(" .!,")
         telling = token.pos in ("PROPN", "NUM", "X") or any(map(str.isdigit, text)) or "@" in text
         if len(text) > _MAX_VALUE_CHARACTERS or not (telling or favourite):
             return None
         if not telling and (len(places) > 1 or token.pos not in ("NOUN", "ADJ")):
             return None
-        name = self._name(end) if token.pos == "PROPN" and len(places) < 2 else None
+        name = self.ends.name(end) if token.pos == "PROPN" and len(places) < 2 else None
         return name or literal(text)
 
     def _hangs_on(self, place: int, end: int) -> bool:
@@ -558,213 +547,3 @@ class _Reader:
             name = literal(self.tokens[end].text) if self.tokens[end].pos == "PROPN" else None
             if name is not None:
                 yield self.speaker, "called", name
-
-    def _targets(self, end: int, kind: Kind) -> Iterator[Party]:
-        """The end and what is coordinated with it, as long as each can be told."""
-        target = self._end(end, kind)
-        if target is None:
-            return  # "the freedom and connection it brings": what holds for one holds for all
-        yield target
-        for child in self.sentences.below(end, "conj"):
-            yield from self._targets(child, kind)
-
-    def _gerund(self, index: int) -> bool:
-        return self.tokens[index].text.lower().endswith("ing")
-
-    def _subject(self, index: int, *, things: bool) -> Party | None:
-        if self.sentences.word(index) == "i":
-            return self.speaker if not self.sentences.below(index, "conj") else None
-        head = self.tokens[self.tokens[index].head]
-        if self.sentences.word(index) == "we" and head.lemma in HOUSEHOLD:
-            return self.speaker
-        if (meant := self.people.meant(index)) is not None:
-            return meant
-        beside = self.sentences.below(index, "appos")
-        if len(beside) == 1 and beside[0] in self.people.kin:
-            return self.people.name(beside[0])
-        if self.sentences.below(index, "conj", "appos", "relcl"):
-            return None  # "Anna and I": each, or both together?
-        after = index + 1
-        if after < len(self.tokens) and self.tokens[after].text == ",":
-            return None  # somebody is addressed: "Anna, love that"
-        return self._name(index) or (self._phrase(index) if things else None)
-
-    def _end(self, index: int, kind: Kind) -> Party | None:
-        if kind in ("name", "any") and (title := self._title(index)) is not None:
-            return title
-        label = self.sentences.label(index)
-        if kind == "home":
-            return self._home(index)
-        name = self._name(index)
-        if kind == "place":
-            return name if label in PLACES else None
-        if kind == "person":
-            return name if label == "PERSON" else None
-        if kind == "name":
-            return name
-        if kind == "any" and name is not None:
-            return name
-        if kind == "kept" and self.tokens[index].lemma not in KEPT:
-            return None
-        return self._phrase(index)
-
-    def _whole(self, index: int) -> Party | None:
-        """A name of several words, one of which hangs on another by a preposition."""
-        span = self.sentences.span(index)
-        inside = [
-            child
-            for child in self.sentences.below(index, "prep")
-            if self.sentences.span(child) == span
-        ]
-        if span is None or not inside or len(inside) < len(self.sentences.below(index, "prep")):
-            return None
-        if self.sentences.below(index, "poss", "relcl") or span.label not in LABELS:
-            return None
-        text = self.sentences.text[span.start : span.end].strip()
-        mention = self.mentions.get(canonical_name(text))
-        return party_of(mention, text) if mention is not None else named(text, *LABELS[span.label])
-
-    def _title(self, index: int) -> Party | None:
-        """What is called by a title: "Dune", "a novel called "The Name of the Wind""."""
-        title = self.sentences.titles.get(index)
-        for called in self.sentences.below(index, "acl"):
-            for end in self.sentences.below(called, "oprd"):
-                title = title or self.sentences.titles.get(end)
-        return None if title is None else party_named(self.mentions, title)
-
-    def _home(self, index: int) -> Party | None:
-        """A place that one lives in: a name, whatever the recogniser takes it for."""
-        name, text = self._name(index), self.tokens[index].text
-        plain = self.tokens[index].pos == "PROPN" and not self.sentences.children[index]
-        written = text[:1].isupper() and len(text) >= MIN_NAME_CHARACTERS
-        if name is not None or not (plain and written) or self.sentences.label(index):
-            return name
-        return named(text, *LABELS["GPE"]) if index and self._is_preposition(index - 1) else None
-
-    def _is_preposition(self, index: int) -> bool:
-        return self.tokens[index].pos == "ADP"
-
-    def _name(self, index: int) -> Party | None:
-        """The name that a token is the head of."""
-        token = self.tokens[index]
-        label = self.sentences.label(index)
-        if token.pos != "PROPN" or label in NO_NAMES or not token.text[:1].isupper():
-            return None
-        if (whole := self._whole(index)) is not None:
-            return whole
-        below = [self.tokens[child].relation for child in self.sentences.children[index]]
-        if "poss" in below or "prep" in below or "relcl" in below:
-            return None  # "Acme's office", "University of Oslo": not this name alone
-        parts = [index, *self.sentences.below(index, *NAME_PARTS)]
-        first = min(parts)
-        if any(self.tokens[i].relation not in ("compound", "flat") for i in range(first, index)):
-            return None
-        last = index
-        while last + 1 < len(self.tokens) and self.tokens[last + 1].pos == "NUM":
-            last += 1  # "The Witcher 3"
-        if last + 1 < len(self.tokens) and self.tokens[last + 1].pos == "PROPN":
-            return None  # a part of a longer name
-        text = self._text(first, last)
-        mention = self.mentions.get(canonical_name(text))
-        if mention is not None:
-            return party_of(mention, text)
-        if not label or len(text) < MIN_NAME_CHARACTERS:
-            return None
-        entity_type, subtype = LABELS.get(label, _UNKNOWN)
-        return named(text, entity_type, subtype)
-
-    def _phrase(self, index: int, *, praised: bool = False) -> Party | None:
-        """The plain noun phrase, or activity, that a token is the head of.
-
-        `praised`: words of praise are left out, "a great city" is a city.
-        """
-        token = self.tokens[index]
-        word = self.sentences.word(index)
-        if token.pos == "VERB":
-            return self._activity(index)
-        if token.pos != "NOUN" or word in EMPTY_NOUNS or token.lemma in EMPTY_NOUNS:
-            return None
-        first = self._phrase_start(index, praised)
-        if first is None or index - first + 1 > MAX_PHRASE_TOKENS:
-            return None
-        text = self._text(first, index)
-        if len(text) < MIN_NAME_CHARACTERS or not text.replace(" ", "").replace("-", "").isalnum():
-            return None
-        mention = self.mentions.get(canonical_name(text))
-        if mention is not None:
-            return party_of(mention, text)
-        return named(text, "concept")
-
-    def _phrase_start(self, index: int, praised: bool) -> int | None:
-        """The first token of a plain phrase; None: something narrows it down."""
-        first = index
-        for child in self.sentences.children[index]:
-            relation, low = self.tokens[child].relation, self.sentences.word(child)
-            if relation in ("compound", "amod"):
-                if low in PRAISE and praised:
-                    continue
-                if low in PRAISE or self.sentences.children[child]:
-                    return None
-                first = min(first, child)
-            elif relation == "det" and low in ("a", "an"):
-                continue
-            elif relation == "prep" and low in _WHERE and self._is_role(index):
-                continue  # "as a nurse at Acme" works at Acme, whatever the parser hangs it on
-            elif relation not in ("cc", "conj", "punct", "preconj"):
-                return None  # of, who, my, this, three
-        return first
-
-    def _is_role(self, index: int) -> bool:
-        """Whether a noun is what somebody is or works as: "as a nurse"."""
-        return self.sentences.word(self.tokens[index].head) == "as"
-
-    def _activity(self, index: int) -> Party | None:
-        """A gerund or infinitive with its plain object: "playing guitar", "to travel"."""
-        token = self.tokens[index]
-        gerund, last = self._gerund(index), index
-        infinitive = not gerund and token.text.lower() == token.lemma
-        if not (gerund or infinitive) or len(token.text) < MIN_NAME_CHARACTERS:
-            return None
-        for child in self.sentences.children[index]:
-            relation = self.tokens[child].relation
-            if relation == "dobj":
-                plain = {self.tokens[c].relation for c in self.sentences.children[child]}
-                if plain - {"amod", "compound", "cc", "conj", "punct"} or (
-                    self.tokens[child].pos != "NOUN" or self.sentences.word(child) in EMPTY_NOUNS
-                ):
-                    return None
-                last = child
-            elif relation == "aux":
-                if self.sentences.word(child) != "to" or not infinitive:
-                    return None
-            elif (
-                relation in ("neg", "auxpass", "xcomp", "ccomp", "acomp", "attr", "prt", "nsubj")
-                or child < index
-                or (relation == "prep" and not self._aside(child, index, last))
-            ):
-                return None
-        if last == index and self._light(index):
-            return None
-        if any(self.tokens[place].pos == "PUNCT" for place in range(index, last)):
-            return None
-        text = self._text(index, last)
-        return named(text[:1].lower() + text[1:], "concept")
-
-    def _aside(self, prep: int, verb: int, last: int) -> bool:
-        """Whether the phrase can be left out: where and with whom, not "escaping *to*".
-
-        By what somebody does it ("relax by reading") is what they like.
-        """
-        if any(self.tokens[child].pos == "VERB" for child in self.sentences.children[prep]):
-            return False
-        return self.sentences.word(prep) in ASIDE and (last > verb or not self._light(verb))
-
-    def _light(self, index: int) -> bool:
-        return self.tokens[index].lemma in LIGHT_VERBS
-
-    def _text(self, first: int, last: int) -> str:
-        end = self.tokens[last]
-        return self.sentences.text[self.tokens[first].start : end.start + len(end.text)]
-
-
-_UNKNOWN: tuple[EntityType, str | None] = ("concept", None)

@@ -33,14 +33,14 @@ from api.retrieval.story_evidence import (
     with_what_helped,
 )
 from api.retrieval.story_features import Features, features_of
-from api.retrieval.story_limits import ORDER, in_time
-from api.retrieval.story_meant import (
+from api.retrieval.story_focus import (
     actor_of,
     failure_meant,
     is_not_done,
     told_by_agent,
     what_worked_first,
 )
+from api.retrieval.story_limits import ORDER, in_time
 from api.retrieval.story_ranker import confidence_of, explained, story_scores
 from api.retrieval.story_result import READ_OFF, AnswerType, StoryAnswer
 from api.retrieval.story_terms import COUNTED, VALUES, StoryTerms

@@ -12,7 +12,7 @@ from rich.table import Table
 from pipelines.cli.ask import Api, KeyFile, api_place
 from pipelines.cli.invocation import Invocation, command
 from pipelines.cli.outcome import FAILED, OK
-from pipelines.operations import traffic
+from pipelines.operations import load_generator
 from projections.errors import OperationFailed
 
 app = typer.Typer()
@@ -56,7 +56,7 @@ def load(
     if place is None:
         reason = "no API runs here: `recollect up --detach --all` starts one, --api URL names one"
         raise OperationFailed(reason=reason)
-    wanted = traffic.Load(
+    wanted = load_generator.Load(
         rate=rate,
         questions=questions,
         for_s=for_s,
@@ -67,7 +67,7 @@ def load(
         patience_s=patience_s,
     )
     with invocation.progress() as progress:
-        document = traffic.run(place, wanted, progress).as_dict()
+        document = load_generator.run(place, wanted, progress).as_dict()
     invocation.answer(document, lambda out: _show(out, document))
     return FAILED if document["errors"] else OK
 

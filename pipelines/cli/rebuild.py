@@ -20,8 +20,8 @@ from pipelines.local.data_folder import read_state
 from pipelines.local.python_process import collect_rarely, step_back
 from pipelines.operations import dead_letters as letters_operation
 from pipelines.operations import rebuild as operation
-from pipelines.operations.load import FILES_FROM, Route
-from pipelines.operations.load import plan as plan_load
+from pipelines.operations.bulk_load import FILES_FROM, Route
+from pipelines.operations.bulk_load import plan as plan_load
 from pipelines.operations.rebuild import REDECIDABLE, NewTarget, rebuild_and_redecide
 from pipelines.operations.recover import recover as recover_ledger
 from pipelines.operations.traces import FEWEST_CHARACTERS, traces

@@ -19,7 +19,7 @@ import numpy
 from enrichment.act_names import is_reader, of_tool
 from enrichment.event_kinds import TOOL_USE, EventKind
 from enrichment.vocabulary import STOP_WORDS
-from pipelines.columns.elsewhere import causes_elsewhere
+from pipelines.columns.cross_session import causes_elsewhere
 from pipelines.columns.entities import Fact
 from pipelines.columns.listing import (
     agents_named,

@@ -28,8 +28,8 @@ from pipelines.ledger.ledger import Tail
 from pipelines.ledger.rebuilds import Telling
 from pipelines.ledger.registry import Report, Target
 from pipelines.local.services import ensure_target
+from pipelines.operations.bulk_load import Loaded, Route, load_target, plan
 from pipelines.operations.consolidate import ConsolidationReport, redecide
-from pipelines.operations.load import Loaded, Route, load_target, plan
 from pipelines.proof.compare import census_differences
 from pipelines.proof.report import ProofReport
 from pipelines.proof.verify import verify

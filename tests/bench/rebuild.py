@@ -25,7 +25,7 @@ from pipelines.graph.memory import MemoryGraph
 from pipelines.local.data_folder import connection_settings, live_servers
 from pipelines.local.python_process import collect_rarely
 from pipelines.local.services import down, drop_target, up
-from pipelines.operations.load import ends_at
+from pipelines.operations.bulk_load import ends_at
 from pipelines.operations.rebuild import NewTarget, rebuild
 from pipelines.proof.expected import LedgerFold
 from pipelines.work.services import Services, make_fold

@@ -8,9 +8,9 @@ from typer.testing import CliRunner
 from pipelines.cli.main import app as cli
 from pipelines.local.processes import free_port
 from pipelines.observe import metrics
-from pipelines.operations import traffic
+from pipelines.operations import load_generator
 from pipelines.operations.api import Place, RunningApi
-from pipelines.operations.traffic import Load, Outcome
+from pipelines.operations.load_generator import Load, Outcome
 from projections.errors import OperationFailed
 from projections.events import Event
 from projections.identity import Position
@@ -23,7 +23,7 @@ SHORT = Load(rate=40, questions=2, for_s=2, agents=4, users=3, tenant="load", pa
 
 
 def load(api: Api, key: str, wanted: Load) -> Outcome:
-    return traffic.run(Place(api.url, key), wanted, lambda done, total, what: None)
+    return load_generator.run(Place(api.url, key), wanted, lambda done, total, what: None)
 
 
 def logged(stack: Stack) -> list[Event]:
@@ -60,7 +60,8 @@ def test_agents_log_for_their_users_and_questions_are_answered(
     metrics.LAG_ENTRIES.labels(*former).set(0)
     try:
         wait_until(
-            lambda: traffic.behind_of(running)["projection"] >= 81, "the API has seen all that came"
+            lambda: load_generator.behind_of(running)["projection"] >= 81,
+            "the API has seen all that came",
         )
     finally:
         metrics.LAG_ENTRIES.remove(*former)
@@ -78,7 +79,7 @@ def test_it_is_told_where_nobody_answers_and_where_the_client_is_not_there(
     nobody = CliRunner().invoke(cli, ["load", "--api", f"http://127.0.0.1:{free_port()}"])
     assert nobody.exit_code == 1, nobody.output
     assert "127.0.0.1" in nobody.stderr
-    monkeypatch.setattr(traffic, "CLIENT", "a_client_that_nobody_installed")
+    monkeypatch.setattr(load_generator, "CLIENT", "a_client_that_nobody_installed")
     missing = CliRunner().invoke(cli, ["load", "--api", "http://127.0.0.1:1"])
     assert missing.exit_code == 1
     assert "pip install recollect-client" in missing.stderr

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from enrichment.event_kinds import EventKind
-from pipelines.columns.elsewhere import causes_elsewhere
+from pipelines.columns.cross_session import causes_elsewhere
 from pipelines.columns.view import View
 from pipelines.graph.reads.scope import Scope
 from tests.unit.pipelines.test_columns_open import columns, tool

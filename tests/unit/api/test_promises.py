@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from api.retrieval.promising import promised_in
+from api.retrieval.promises import promised_in
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`python -m tests.bench.traffic`: `recollect load` against 1, 2 and 4 workers and API processes.
+"""`recollect load` against 1, 2, 4 workers and processes: `python -m tests.bench.load_generator`.
 
 So many workers of the first two stages each, one of the consolidation, an API of as many processes,
 one after the other on a Valkey and a Neo4j of its own. The first warms Neo4j up for the others, so
@@ -20,8 +20,8 @@ from typing import NamedTuple
 from pipelines.local.processes import free_port
 from pipelines.local.workers import is_healthy
 from pipelines.operations.api import Place
+from pipelines.operations.load_generator import Load, Outcome, run
 from pipelines.operations.open_loop import Latency
-from pipelines.operations.traffic import Load, Outcome, run
 from pipelines.work.stages import CONSOLIDATION, ENRICHMENT, PROJECTION
 from tests.bench.machine import load as load_average
 from tests.bench.machine import say
@@ -132,7 +132,8 @@ def row(number: int, outcome: Outcome, used: Used, busy: float) -> str:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.traffic", description=__doc__)
+    prog = "python -m tests.bench.load_generator"
+    parser = argparse.ArgumentParser(prog=prog, description=__doc__)
     parser.add_argument("--sizes", default="1,2,4", help="workers and API processes")
     parser.add_argument("--rate", type=float, default=40.0, help="events a second")
     parser.add_argument("--questions", type=float, default=2.0, help="questions a second")

@@ -28,8 +28,7 @@ from pipelines.local.data_folder import (
 )
 from pipelines.local.processes import free_port, wait_until
 from pipelines.local.services import down, drop_target, up
-from pipelines.operations.consolidate import consolidate
-from pipelines.operations.load import (
+from pipelines.operations.bulk_load import (
     FILES_FROM,
     LOADING,
     PROCESS_MB,
@@ -38,6 +37,7 @@ from pipelines.operations.load import (
     run,
     shares_of,
 )
+from pipelines.operations.consolidate import consolidate
 from pipelines.operations.rebuild import NewTarget, RebuildReport, rebuild
 from pipelines.proof.sums import digest_text
 from pipelines.proof.verify import verify

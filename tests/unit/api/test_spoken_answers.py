@@ -10,7 +10,7 @@ import pytest
 from api.retrieval.plan import plan_of
 from api.retrieval.story_result import StoryAnswer
 from api.schemas import AtlasResponse, Meta, Node, NodeProvenance, Scores
-from api.spoken import only_asks, said_first, said_time
+from api.spoken_answers import only_asks, said_first, said_time
 from api.verdict import answer_of
 from projections.schema import EVENT
 from tests.factories import partly
