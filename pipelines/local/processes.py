@@ -82,8 +82,15 @@ def free_port(preferred: int | None = None, patience_s: float = 0.0) -> int:
     raise OperationFailed(reason="no free port between 20000 and 32000 on 127.0.0.1")
 
 
+_THREADS = 17
+"""Number of threads among the fields of /proc/PID/stat, from the state on."""
+
+
 def is_alive(pid: int) -> bool:
-    """Whether a process `pid` runs; one that ended but was not waited for does not."""
+    """Whether a process `pid` runs; one that ended but was not waited for does not.
+
+    While one of its threads has not ended, it holds its files and their locks.
+    """
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -92,7 +99,8 @@ def is_alive(pid: int) -> bool:
         return True
     stat = Path(f"/proc/{pid}/stat")
     try:
-        return stat.read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
+        fields = stat.read_text().rpartition(")")[2].split()
+        return fields[0] not in ("Z", "X") or int(fields[_THREADS]) > 1
     except (OSError, IndexError):
         return not Path("/proc/self/stat").exists()
 

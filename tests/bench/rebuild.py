@@ -177,7 +177,7 @@ class _Watched:
 
 
 def _folding() -> list[int]:
-    return [pid for pid in child_pids(os.getpid()) if b"operations.load" in command_line(pid)]
+    return [pid for pid in child_pids(os.getpid()) if b"operations.bulk_load" in command_line(pid)]
 
 
 if __name__ == "__main__":

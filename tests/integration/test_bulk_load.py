@@ -234,7 +234,7 @@ def test_a_store_that_holds_more_than_was_folded_is_refused(
 
 def folding(pid: int) -> list[int]:
     """The processes that fold for a process."""
-    return [child for child in child_pids(pid) if b"operations.load" in command_line(child)]
+    return [child for child in child_pids(pid) if b"operations.bulk_load" in command_line(child)]
 
 
 def loading(home: Path) -> list[int]:

@@ -11,7 +11,7 @@ import pytest
 
 from pipelines.local import python_process
 from pipelines.local.data_folder import exclusive_lock, is_locked
-from pipelines.local.processes import wait_until
+from pipelines.local.processes import is_alive, wait_until
 from pipelines.local.python_process import python_command, python_environment
 from projections.errors import OperationFailed
 
@@ -73,3 +73,24 @@ def test_waiting_ends_when_the_condition_holds_or_time_is_up() -> None:
     answers = iter([False, True])
     assert wait_until(lambda: next(answers), 5.0)
     assert not wait_until(lambda: False, 0.0)
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="threads are not told here")
+def test_a_process_lives_until_its_last_thread_has_ended() -> None:
+    """Its locks are held as long, although its first thread is gone and waits to be reaped."""
+    first_thread_ends = (
+        "import ctypes, sys, threading\n"
+        "threading.Thread(target=sys.stdin.read).start()\n"
+        "ctypes.CDLL(None).pthread_exit(None)\n"
+    )
+    child = subprocess.Popen([sys.executable, "-c", first_thread_ends], stdin=subprocess.PIPE)
+    stat = Path(f"/proc/{child.pid}/stat")
+    try:
+        assert wait_until(lambda: ") Z " in stat.read_text(), 10)
+        assert is_alive(child.pid)
+        assert child.stdin is not None
+        child.stdin.close()
+        assert wait_until(lambda: not is_alive(child.pid), 10)
+    finally:
+        child.kill()
+        child.wait()
