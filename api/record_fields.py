@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from api.schemas import Node
 from enrichment.event_kinds import EventKind
-from enrichment.stems import stem_in, words_in
+from enrichment.stems import stem_in, stems_of, words_in
 from enrichment.vocabulary import STOP_WORDS
 
 _LINE: Final = re.compile(r"(?P<path>[^\s:][^:\s]{0,120}):(?: (?P<value>.*))?")
@@ -117,11 +117,6 @@ def of_meant_row(fields: Iterable[Field], question: str) -> list[Field]:
 def is_echo(field: Field, question: str) -> bool:
     """Whether a question says the value itself: it asks for something else."""
     return _is_said(field.value, stems_of(question))
-
-
-def stems_of(text: str) -> frozenset[str]:
-    """Stems of all words of a text."""
-    return frozenset(stem_in(word) for word in words_in(text.lower()))
 
 
 def _is_said(value: str, stems: frozenset[str]) -> bool:

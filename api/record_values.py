@@ -18,14 +18,13 @@ from api.record_fields import (
     of_meant_row,
     outcomes_of,
     said_by,
-    stems_of,
 )
 from api.retrieval.plan import Operator, Plan
 from api.retrieval.story_result import StoryAnswer
 from api.retrieval.story_terms import VALUES
 from api.schemas import Node
 from enrichment.event_kinds import FAILED, EventKind
-from enrichment.stems import same_root, stem_in, words_in
+from enrichment.stems import same_root, stem_in, stems_of, telling_stems_of, words_in
 from enrichment.vocabulary import STOP_WORDS, word_set
 
 
@@ -177,7 +176,7 @@ def _stated(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
 
 def _newest(first: Value, wanted: frozenset[str], plan: Plan, shown: Shown) -> Value:
     """The value in the newest of the records that say all that the first one says of a question."""
-    question = {stem_in(w) for w in words_in(plan.timeless.lower()) if w not in STOP_WORDS}
+    question = telling_stems_of(plan.timeless)
     record = shown.events[first.evidence[0]]
     told = question & stems_of(said_by(record, shown))
     since, best = record.provenance.occurred_at or "", first
@@ -200,7 +199,7 @@ def each_of(plan: Plan, evidence: list[str], shown: Shown) -> list[str]:
     "Which services were deployed?" asks for `service` of each of them; nothing, where one lacks it.
     """
     match = _WHICH.match(plan.timeless)
-    wanted = {stem_in(word) for word in words_in(_noun(match).lower())} if match else set()
+    wanted = stems_of(_noun(match)) if match else frozenset()
     told: dict[str, None] = {}
     for event_id in evidence:
         node = shown.events.get(event_id)
@@ -381,7 +380,7 @@ def _by_role(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
 def _said_by_a_person(plan: Plan, shown: Shown) -> Value | None:
     """Who did it, by somebody's own words: "I replaced the fan"."""
     verb, *_ = [*plan.topic.split(), ""]
-    stems = {stem_in(w) for w in words_in(plan.topic.lower()) if w not in STOP_WORDS}
+    stems = telling_stems_of(plan.topic)
     for node in islice(shown.events.values(), _FIRST_EVENTS):
         text = said_by(node, shown)
         if node.attributes.get("kind") != EventKind.MESSAGE or not text or not verb:

@@ -7,6 +7,8 @@ from collections import Counter
 from functools import lru_cache
 from typing import Final
 
+from enrichment.vocabulary import STOP_WORDS
+
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")  # noqa: RUF001  # the apostrophe people type
 _NAME_WORD = re.compile(r"\w+")
 _SHORTEST = 4
@@ -45,6 +47,16 @@ def said_stems(author: str, tool: str, text: str) -> Counter[str]:
     """
     called = "" if tool == author else tool
     return Counter(map(stem_in, [*words_in(f"{author} {called}".lower()), *words_in(text.lower())]))
+
+
+def stems_of(text: str) -> frozenset[str]:
+    """The stems of all words of a text, in any case."""
+    return frozenset(map(stem_in, words_in(text.lower())))
+
+
+def telling_stems_of(text: str) -> frozenset[str]:
+    """The stems of the words of a text that say something, in any case."""
+    return frozenset(stem_in(word) for word in words_in(text.lower()) if word not in STOP_WORDS)
 
 
 def stem_in(word: str) -> str:

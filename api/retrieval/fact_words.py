@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import Final
 
-from enrichment.stems import same_root, stem_in, words_in
+from enrichment.stems import same_root, stem_in, stems_of, words_in
 from enrichment.vocabulary import STOP_WORDS, relation_words, word_set
 
 _WHEN: Final = "now|before|today|currently|previously|then|these|this|last|at|in|on|until|back"
@@ -83,7 +83,7 @@ def asked_share(stems: frozenset[str], relation: str, ends: tuple[str, str]) -> 
         relation: of the fact.
         ends: names of its source and of its target; the source's says nothing of what is asked.
     """
-    source, target = (frozenset(map(stem_in, words_in(end.lower()))) for end in ends)
+    source, target = map(stems_of, ends)
     wanted = stems - source
     if not wanted:
         return 0.0
@@ -111,7 +111,7 @@ def says_all(stems: frozenset[str], relation: str, target: str) -> bool:
     if relation in WISHES or not telling or not itself:
         return False
     others = asked_as(relation)
-    known_words = itself | others | frozenset(map(stem_in, words_in(target.lower())))
+    known_words = itself | others | stems_of(target)
     return bool(telling & (itself | others)) and telling <= known_words
 
 

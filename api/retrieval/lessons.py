@@ -10,7 +10,7 @@ import orjson
 
 from api.retrieval.plan_phrases import ASKING_WORDS
 from consolidation.summary_payloads import Lesson, parse_summary
-from enrichment.stems import same_root, stem_in, words_in
+from enrichment.stems import same_root, stem_in, stems_of, words_in
 from enrichment.vocabulary import STOP_WORDS
 from pipelines.graph.reads.walk import Gist
 from projections.errors import InvalidEvent
@@ -34,7 +34,7 @@ class Learned(NamedTuple):
 
 def share_a_root(topic: str, told: str) -> bool:
     """Whether one of the words that tell what a question is about is in a text, in any form."""
-    stems = {stem_in(word) for word in words_in(told.lower())}
+    stems = stems_of(told)
     words = (w for w in words_in(topic.lower()) if w not in STOP_WORDS | ASKING_WORDS)
     return any(same_root(stem_in(word), other) for word in words for other in stems)
 

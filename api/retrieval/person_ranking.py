@@ -35,7 +35,7 @@ from api.retrieval.story_result import StoryAnswer
 from api.retrieval.story_terms import story_terms
 from api.retrieval.wish_answer import Stated, Wished, asked_of, stated, wished
 from enrichment.names import canonical_name
-from enrichment.stems import stem_in, words_in
+from enrichment.stems import stem_in, stems_of, words_in
 from pipelines.columns.reads import Wanted
 from pipelines.columns.records import Stories
 
@@ -116,7 +116,7 @@ def stated_by_fact(persons: Persons, question: PersonAsked, answer: StoryAnswer)
         fact
         for fact in person.facts
         if any(says_all(stem, fact.properties["relation"], fact.target.name) for stem in stems)
-        and not _stems_in(fact.target.name) <= stems[0]  # it says more than the question
+        and not stems_of(fact.target.name) <= stems[0]  # it says more than the question
     ]
     if not best:
         return answer
@@ -203,10 +203,6 @@ def _wished(
         names=_stems_of_names(person),
         vector=question.vector,
     )
-
-
-def _stems_in(text: str) -> frozenset[str]:
-    return frozenset(stem_in(word) for word in words_in(text.lower()))
 
 
 def _stems_of_names(person: Known) -> frozenset[str]:

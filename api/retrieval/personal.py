@@ -23,8 +23,8 @@ from api.retrieval.story_terms import StoryTerms
 from consolidation.habits import THEN
 from consolidation.traits import WITH
 from enrichment.names import canonical_name
-from enrichment.stems import same_root, stem_in, words_in
-from enrichment.vocabulary import STOP_WORDS, relation_words
+from enrichment.stems import same_root, stem_in, telling_stems_of, words_in
+from enrichment.vocabulary import relation_words
 from pipelines.columns.records import Array, Stories
 from pipelines.graph.rows import FactRow
 from projections.events import timestamp_text
@@ -129,7 +129,7 @@ class Topic(NamedTuple):
 
     def share(self, text: str) -> float:
         """How much of the question something says, 0 to 1."""
-        words = stems_of(text)
+        words = telling_stems_of(text)
         return (
             sum(_says(stem, words) for stem in self.stems) / len(self.stems) if self.stems else 0.0
         )
@@ -138,11 +138,6 @@ class Topic(NamedTuple):
         """How near the question is to an event, 0 to 1."""
         value = self.cosines.get(event_id, 0.0)
         return max(0.0, value) if value == value else 0.0
-
-
-def stems_of(text: str) -> frozenset[str]:
-    """Stems of the words of a text that say something."""
-    return frozenset(stem_in(word) for word in words_in(text.lower()) if word not in STOP_WORDS)
 
 
 def topic_stems(terms: StoryTerms, person: Known) -> frozenset[str]:
@@ -192,7 +187,7 @@ def _wish_order(fact: FactRow, topic: Topic, former: frozenset[str]) -> tuple[fl
 def _holds(wish: str, topic: Topic) -> bool | None:
     """Whether a question meets the case that a wish is for; None: it is for any."""
     case = _CASE.search(wish)
-    if case is None or not (wanted := stems_of(case["case"])):
+    if case is None or not (wanted := telling_stems_of(case["case"])):
         return None
     met = sum(_says(one, topic.stems) for one in wanted) / len(wanted) >= _MET
     if case["word"].lower() == _UNLESS:

@@ -19,7 +19,6 @@ from api.retrieval.personal import (
     heeded,
     lines_answer,
     practised,
-    stems_of,
     topic_stems,
 )
 from api.retrieval.plan import Operator, Plan
@@ -29,7 +28,7 @@ from api.retrieval.story_terms import StoryTerms, stories_asked, story_terms
 from api.retrieval.wish_answer import replaced, stated
 from consolidation.habits import PERSON
 from enrichment.names import canonical_name, components, user_entity_id
-from enrichment.stems import words_in
+from enrichment.stems import telling_stems_of, words_in
 from enrichment.vocabulary import KEPT, word_set
 from pipelines.columns.reads import ColumnReads, Wanted
 from pipelines.columns.records import OpenAsked, Stories
@@ -291,7 +290,7 @@ def _open(persons: Persons, question: PersonAsked, person: Known) -> list[Line]:
     opened = dict.fromkeys(
         own_id
         for name in sorted(person.names)[:MAX_NAMES]
-        for own_id in persons.reads.open_things(OpenAsked(tuple(sorted(stems_of(name))))).ids
+        for own_id in persons.reads.open_things(_opened_for(name)).ids
     )
     plan = Plan(Operator.PROMISE, confidence=1.0, topic=person.name)
     terms = story_terms(person.name, plan)
@@ -309,6 +308,10 @@ def _open(persons: Persons, question: PersonAsked, person: Known) -> list[Line]:
         ]
 
     return persons.graph(ask) if ids else []
+
+
+def _opened_for(name: str) -> OpenAsked:
+    return OpenAsked(tuple(sorted(telling_stems_of(name))))
 
 
 def stories_of_person(

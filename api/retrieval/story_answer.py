@@ -44,7 +44,7 @@ from api.retrieval.story_limits import ORDER, in_time
 from api.retrieval.story_ranker import confidence_of, explained, story_scores
 from api.retrieval.story_result import READ_OFF, AnswerType, StoryAnswer
 from api.retrieval.story_terms import COUNTED, VALUES, StoryTerms
-from enrichment.stems import stem_in, words_in
+from enrichment.stems import stems_of
 from enrichment.vocabulary import relation_words
 from pipelines.columns.records import MESSAGE, Array, Stories
 
@@ -376,9 +376,7 @@ def _alike(stories: Stories, features: Features, terms: StoryTerms, best: int) -
 def _names_tool(stories: Stories, terms: StoryTerms, place: int) -> bool:
     """Whether the question has a word of the name of the tool that an event is of."""
     tool = int(stories.tool[place])
-    return tool >= 0 and not set(terms.stems).isdisjoint(
-        stem_in(word) for word in words_in(stories.tools[tool].lower())
-    )
+    return tool >= 0 and not stems_of(stories.tools[tool]).isdisjoint(terms.stems)
 
 
 def _holds_alike(holds: Array, rarity: Array, best: int, share: float) -> Array:

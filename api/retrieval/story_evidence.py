@@ -19,7 +19,7 @@ from api.retrieval.time_spans import TimeSpan
 from consolidation.decay import DAY_MS
 from enrichment.act_names import first_word, is_reader
 from enrichment.event_kinds import EventKind
-from enrichment.stems import stem_in, words_in
+from enrichment.stems import stem_in, stems_of, words_in
 from enrichment.vocabulary import WRITE_VERBS, word_set
 from pipelines.columns.records import KINDS, MESSAGE, Array, Stories
 
@@ -51,7 +51,7 @@ def recorded(stories: Stories, features: Features, terms: StoryTerms, order: Arr
     """
     roles = features.roles
     names = _names(stories, terms)
-    called = [{stem_in(word) for word in words_in(agent.lower())} for agent in stories.agents]
+    called = [stems_of(agent) for agent in stories.agents]
     acting = [number for number, parts in enumerate(called) if parts and parts <= names]
     looking = numpy.array([*map(is_reader, stories.tools), False], dtype=bool)[stories.tool]
     done = (roles.worked & ~looking) | (roles.other & (stories.kind != _THOUGHT))
@@ -118,7 +118,7 @@ def records_of(stories: Stories, features: Features, terms: StoryTerms) -> Array
     }
     calls = numpy.array(calls_of(stories, features.roles), dtype=numpy.int64)
     holds = stories.holds[:, 0]
-    called = [{stem_in(word) for word in words_in(tool.lower())} for tool in stories.tools]
+    called = [stems_of(tool) for tool in stories.tools]
     about = numpy.array([left <= words for words in called] + [False], dtype=bool)[stories.tool]
     by_call = numpy.where(calls >= 0, holds[calls], False)
     looks = numpy.array([*map(is_reader, stories.tools), False], dtype=bool)[stories.tool]

@@ -22,7 +22,7 @@ from api.retrieval.fact_words import (
 from api.retrieval.plan import Operator, Plan
 from api.retrieval.story_roles import Roles
 from api.retrieval.story_terms import OF_FACTS, VALUES, StoryTerms
-from enrichment.stems import stem_in, words_in
+from enrichment.stems import stem_in, stems_of
 from pipelines.columns.records import Array, Stories, StoryFact
 
 _OF_AGENTS: Final = frozenset(
@@ -148,9 +148,7 @@ def _only(facts: Sequence[StoryFact], stems: frozenset[str]) -> list[StoryFact]:
     "What is the timeout?" names `payments.gateway.timeout_s` where nothing else is a timeout.
     """
     holding = [
-        fact
-        for fact in facts
-        if stems and stems <= _stems_of(fact.source) | asked_as(fact.relation)
+        fact for fact in facts if stems and stems <= stems_of(fact.source) | asked_as(fact.relation)
     ]
     return holding if len({(fact.source, fact.relation) for fact in holding}) == 1 else []
 
@@ -162,7 +160,7 @@ def facts_of_named(
     if plan.operator is not Operator.PROFILE:
         return []
     stems = question_stems(terms.text)
-    held = [fact for fact in facts if fact.holds(at_ms) and _stems_of(fact.source) <= stems]
+    held = [fact for fact in facts if fact.holds(at_ms) and stems_of(fact.source) <= stems]
     held.sort(key=lambda fact: (-fact.from_ms, fact.relation, fact.value))
     return held[:MAX_PROFILE]
 
@@ -179,14 +177,10 @@ def _last_ended(facts: Sequence[StoryFact], at_ms: int) -> list[StoryFact]:
 
 def _worth(fact: StoryFact, stems: frozenset[str], text: str) -> float:
     """How much of a fact's name and of its relation is asked for, 0 to 1."""
-    source = _stems_of(fact.source)
+    source = stems_of(fact.source)
     named = len(source & stems) / len(source) if source else 0.0
     if not has_words(fact.relation):  # what is called so has one value
         return named
-    if is_place_asked(text, fact.relation) and len(stems - source - _stems_of(fact.value)) <= 1:
+    if is_place_asked(text, fact.relation) and len(stems - source - stems_of(fact.value)) <= 1:
         return named * SURE
     return named * asked_share(stems, fact.relation, (fact.source, fact.value))
-
-
-def _stems_of(text: str) -> frozenset[str]:
-    return frozenset(stem_in(word) for word in words_in(text.lower()))

@@ -16,8 +16,7 @@ from api.retrieval.fact_words import WISHES
 from api.retrieval.facts import RecalledFact
 from api.retrieval.plan import Plan
 from api.retrieval.story_terms import StoryTerms, story_terms
-from enrichment.stems import same_root, stem_in, words_in
-from enrichment.vocabulary import STOP_WORDS
+from enrichment.stems import same_root, stems_of, telling_stems_of
 from enrichment.wishes import ANEW
 from pipelines.columns.reads import Wanted
 from pipelines.columns.records import Array, Standings
@@ -116,7 +115,7 @@ def wishes_first(
     # what is to be done stands before what is not, where one message says both
     of_them.sort(key=lambda fact: WISHES.index(fact.properties["relation"]))
     terms = story_terms(query, plan)
-    names = frozenset(map(stem_in, words_in(whose.name.lower())))
+    names = stems_of(whose.name)
     ranked = wished(stated(of_them), reads, terms, names=names, vector=vector)
     chosen = {fact.key for fact in of_them}
     return [
@@ -183,7 +182,7 @@ def asked_of(
     shares, near = [], []
     for wish in wishes:
         row = rows.get(wish.event_id)
-        words = _stems_of(wish.text)
+        words = telling_stems_of(wish.text)
         holds = [
             (row is not None and bool(standings.counts[row, place] > 0))
             or _has(words, terms.stems[place])
@@ -193,10 +192,6 @@ def asked_of(
         cosine = 0.0 if row is None else float(numpy.nan_to_num(standings.cosines[row]))
         near.append(max(0.0, cosine))
     return shares, near
-
-
-def _stems_of(text: str) -> frozenset[str]:
-    return frozenset(stem_in(word) for word in words_in(text.lower()) if word not in STOP_WORDS)
 
 
 def _has(words: frozenset[str], stem: str) -> bool:

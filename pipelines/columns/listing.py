@@ -11,7 +11,7 @@ import numpy
 
 from enrichment.act_names import base, of_tool, of_type, says_verb
 from enrichment.event_kinds import FAILED, TOOL_USE, EventKind, type_words
-from enrichment.stems import stem_in, words_in
+from enrichment.stems import stem_in, stems_of, words_in
 from enrichment.vocabulary import VOICELESS
 from pipelines.columns.records import ListAsked, Listed
 from pipelines.columns.tables import NOBODY, Array, Bits, Rows
@@ -159,7 +159,7 @@ def holding(
     for column in columns:
         numbers, places = numpy.unique(table[column][rows], return_inverse=True)
         texts = (names.text(one) or "" for one in numbers.tolist())
-        parts = [{stem_in(word) for word in words_in(text.lower())} for text in texts]
+        parts = [stems_of(text) for text in texts]
         by_name = [[stem in of_name for stem in stems] for of_name in parts]
         if by_name:
             held |= numpy.array(by_name, dtype=bool).reshape(len(parts), len(stems))[places]

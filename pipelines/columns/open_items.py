@@ -26,7 +26,7 @@ from typing import Final, NamedTuple
 import numpy
 
 from enrichment.event_kinds import EventKind
-from enrichment.stems import stem, stem_in, words_in
+from enrichment.stems import stem, stem_in, stems_of, words_in
 from enrichment.vocabulary import READ_VERBS, word_set
 from pipelines.columns.listing import different, failures, in_windows, numbers_of_kinds
 from pipelines.columns.records import OpenAsked, OpenThings
@@ -280,12 +280,12 @@ class _Opening:
         first, last = ([self._steps[place].rows[end] for place in places] for end in (0, -1))
         holds = self._events.texts.counts(stems, numpy.array(first, dtype=numpy.int32)) > 0
         holds |= self._events.texts.counts(stems, numpy.array(last, dtype=numpy.int32)) > 0
-        named: dict[int, set[str]] = {}
+        named: dict[int, frozenset[str]] = {}
 
-        def words_of(number: int) -> set[str]:
+        def words_of(number: int) -> frozenset[str]:
             if number not in named:
                 text = names.text(number) or ""
-                named[number] = {stem_in(word) for word in words_in(text.lower())}
+                named[number] = stems_of(text)
             return named[number]
 
         def is_meant(step: _Step, holding: Sequence[bool]) -> bool:
