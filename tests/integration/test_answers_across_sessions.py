@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import pytest
 
 from tests.bench.small import Edition, own_edition
+from tests.integration.ledger_of_sessions import (
+    Step,
+    Told,
+    events_of,
+    said_by_agent,
+    said_by_user,
+)
 
 pytestmark = pytest.mark.integration
 
 _NOW: Final = datetime.now(UTC).replace(hour=0, minute=30, second=0, microsecond=0)
-_STEP_S: Final = 30
-Step = tuple[str, Any, str]
 
 
 def _calls(tool: str, result: Any = None, *, error: str = "", **arguments: Any) -> tuple[Step, ...]:
@@ -25,35 +29,29 @@ def _calls(tool: str, result: Any = None, *, error: str = "", **arguments: Any) 
     return ("tool.call", {"arguments": arguments}, tool), ("tool.result", told, tool)
 
 
-def _user(text: str) -> Step:
-    return "message.user", {"role": "user", "content": text}, ""
-
-
-def _agent(text: str) -> Step:
-    return "message.assistant", {"role": "assistant", "content": text}, ""
-
-
-SESSIONS: Final[tuple[tuple[str, float, str | None, str, tuple[Step, ...]], ...]] = (
+SESSIONS: Final[tuple[Told, ...]] = (
     (
         *("rules-1", 9.0, "hana", "rules-agent"),
         (
-            _user("No loans of telescopes from the dome until spring, the mount is loose."),
+            said_by_user("No loans of telescopes from the dome until spring, the mount is loose."),
             *_calls("create_stop", {"stop": "ST-4", "created_by": "Hana Iro"}, place="dome"),
-            _agent("Loans from the dome are stopped by ST-4."),
+            said_by_agent("Loans from the dome are stopped by ST-4."),
         ),
     ),
     (
         *("loan-1", 7.0, "teo", "loan-agent"),
         (
-            _user("I would like telescope TL-20 on Saturday."),
+            said_by_user("I would like telescope TL-20 on Saturday."),
             *_calls("loan_telescope", error="denied by stop ST-4", telescope="TL-20"),
-            _agent("TL-20 cannot be lent. That is decided in a week, as a rule. I will call you."),
+            said_by_agent(
+                "TL-20 cannot be lent. That is decided in a week, as a rule. I will call you."
+            ),
         ),
     ),
     (
         *("loan-2", 6.0, "mia", "loan-agent"),
         (
-            _user("Please lend me TL-31 and file request RQ-8 for a second one."),
+            said_by_user("Please lend me TL-31 and file request RQ-8 for a second one."),
             *_calls("loan_telescope", error="deposit missing", telescope="TL-31"),
             *_calls(
                 "loan_telescope",
@@ -62,7 +60,7 @@ SESSIONS: Final[tuple[tuple[str, float, str | None, str, tuple[Step, ...]], ...]
                 deposit="card",
             ),
             *_calls("request_second", {"request": "RQ-8", "state": "waiting"}, request="RQ-8"),
-            _agent("LN-1 is yours. I'll tell you what becomes of RQ-8."),
+            said_by_agent("LN-1 is yours. I'll tell you what becomes of RQ-8."),
         ),
     ),
     (
@@ -94,8 +92,8 @@ SESSIONS: Final[tuple[tuple[str, float, str | None, str, tuple[Step, ...]], ...]
             *_calls(
                 "write_bill", {"bill": "BL-2", "loan": "LN-1", "due": "2031-06-01"}, loan="LN-1"
             ),
-            _user("Is RQ-8 through?"),
-            _agent("A second telescope needs a board that can approve RQ-8."),
+            said_by_user("Is RQ-8 through?"),
+            said_by_agent("A second telescope needs a board that can approve RQ-8."),
         ),
     ),
     (
@@ -105,37 +103,10 @@ SESSIONS: Final[tuple[tuple[str, float, str | None, str, tuple[Step, ...]], ...]
 )
 
 
-def recorded() -> Iterator[dict[str, Any]]:
-    """The sessions as events; a result has its call as its parent, and nothing else has one."""
-    for session, days, user, agent, steps in SESSIONS:
-        begin = _NOW - timedelta(days=days)
-        before: str | None = None
-        for place, (kind, payload, tool) in enumerate(steps):
-            event_id = str(uuid.uuid5(uuid.NAMESPACE_URL, f"{session} {place}"))
-            at = begin + timedelta(seconds=_STEP_S * place)
-            envelope = {
-                "event_id": event_id,
-                "event_type": kind,
-                "occurred_at": f"{at:%Y-%m-%dT%H:%M:%S}.000Z",
-                "session_id": session,
-                "agent_id": user if kind == "message.user" else agent,
-                "trace_id": session,
-                "payload": payload,
-            }
-            optional = {
-                "user_id": user,
-                "tool_name": tool or None,
-                "parent_event_id": before if kind == "tool.result" else None,
-                "status": "failed" if "error" in payload else None,
-            }
-            yield envelope | {name: one for name, one in optional.items() if one is not None}
-            before = event_id
-
-
 @pytest.fixture(scope="module")
 def edition() -> Iterator[Edition]:
     with own_edition("across") as edition:
-        edition.fill(recorded())
+        edition.fill(events_of(SESSIONS, _NOW, "results"))
         edition.run("consolidate")
         yield edition
 

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import pytest
 
 from tests.bench.small import Edition, own_edition
+from tests.integration.ledger_of_sessions import (
+    Step,
+    Told,
+    events_of,
+    said_by_agent,
+    said_by_user,
+)
 
 pytestmark = pytest.mark.integration
 
 _NOW: Final = datetime.now(UTC).replace(microsecond=0)
-_STEP_S: Final = 30
-Step = tuple[str, Any] | tuple[str, Any, str]
 
 
 def _call(tool: str, **arguments: Any) -> Step:
@@ -30,37 +34,29 @@ def _error(tool: str, text: str) -> Step:
     return "tool.result", {"error": text}, tool
 
 
-def _user(text: str) -> Step:
-    return "message.user", {"role": "user", "content": text}
-
-
-def _agent(text: str) -> Step:
-    return "message.assistant", {"role": "assistant", "content": text}
-
-
-SESSIONS: Final[tuple[tuple[str, float, str | None, str, tuple[Step, ...]], ...]] = (
+SESSIONS: Final[tuple[Told, ...]] = (
     (
         *("kiln-1", 9.0, "olga", "kiln-agent"),
         (
-            _user("My locker is 17. Please fire batch B-40 in kiln K-2."),
+            said_by_user("My locker is 17. Please fire batch B-40 in kiln K-2."),
             _call("load_kiln", kiln="K-2", batch="B-40", shelf="upper"),
             _error("load_kiln", "upper shelf is cracked"),
             _call("load_kiln", kiln="K-2", batch="B-40", shelf="lower"),
             _result("load_kiln", kiln="K-2", batch="B-40", loaded=True),
-            _agent("B-40 is in kiln K-2. I will send you a photo when it is open."),
+            said_by_agent("B-40 is in kiln K-2. I will send you a photo when it is open."),
         ),
     ),
     (
         *("kiln-2", 7.0, "rui", "kiln-agent"),
         (
-            _user("I repaired the thermostat of K-2, please heat it to 900 degrees."),
+            said_by_user("I repaired the thermostat of K-2, please heat it to 900 degrees."),
             _call("heat_kiln", kiln="K-2", temperature_c=900),
             _error("heat_kiln", "K-2 is out of order: report M-5 is open"),
             _call("close_report", report="M-5", remark="thermostat repaired"),
             _result("close_report", report="M-5", state="closed"),
             _call("heat_kiln", kiln="K-2", temperature_c=900),
             _result("heat_kiln", kiln="K-2", temperature_c=900),
-            _user("I live in Faro, by the way."),
+            said_by_user("I live in Faro, by the way."),
         ),
     ),
     (
@@ -77,7 +73,7 @@ SESSIONS: Final[tuple[tuple[str, float, str | None, str, tuple[Step, ...]], ...]
     (
         *("kiln-3", 3.0, "olga", "kiln-agent"),
         (
-            _user("My locker is 23 now."),
+            said_by_user("My locker is 23 now."),
             _call("inspect_batch", batch="B-40"),
             _result("inspect_batch", batch="B-40", pieces=48, broken_pieces=5),
         ),
@@ -94,37 +90,10 @@ SESSIONS: Final[tuple[tuple[str, float, str | None, str, tuple[Step, ...]], ...]
 )
 
 
-def recorded() -> Iterator[dict[str, Any]]:
-    """The sessions as events, each caused by the one before it."""
-    for session, days, user, agent, steps in SESSIONS:
-        begin = _NOW - timedelta(days=days)
-        before: str | None = None
-        for place, (kind, payload, *tool) in enumerate(steps):
-            event_id = str(uuid.uuid5(uuid.NAMESPACE_URL, f"{session} {place}"))
-            at = begin + timedelta(seconds=_STEP_S * place)
-            envelope = {
-                "event_id": event_id,
-                "event_type": kind,
-                "occurred_at": f"{at:%Y-%m-%dT%H:%M:%S}.000Z",
-                "session_id": session,
-                "agent_id": user if kind == "message.user" else agent,
-                "trace_id": session,
-                "payload": payload,
-            }
-            optional = {
-                "user_id": user,
-                "tool_name": tool[0] if tool else None,
-                "parent_event_id": before,
-                "status": "failed" if "error" in payload else None,
-            }
-            yield envelope | {name: one for name, one in optional.items() if one is not None}
-            before = event_id
-
-
 @pytest.fixture(scope="module")
 def edition() -> Iterator[Edition]:
     with own_edition("records") as edition:
-        edition.fill(recorded())
+        edition.fill(events_of(SESSIONS, _NOW, "all"))
         edition.run("consolidate")
         yield edition
 
