@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
+from api.previous_values import previous_value
 from api.record_fields import (
     Field,
     Shown,
@@ -169,28 +170,40 @@ def _stated(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
     before, _, behind = _OF.sub("\0", plan.topic, count=1).partition("\0")
     attribute = behind if re.search(r"['\u2019]s\s", plan.topic) else before
     first = _called(_meanings(attribute), _fields(plan, evidence, shown), plan)
-    if first is None or plan.operator is not Operator.VALUE:
-        return first
-    return _newest(first, _meanings(attribute), plan, shown)
+    if first is None or plan.operator is Operator.VALUE_AT:
+        return _value(first)
+    newest = _newest(first, _meanings(attribute), plan, shown)
+    if plan.operator is Operator.VALUE or newest.value != first.value:
+        return _value(newest if plan.operator is Operator.VALUE else first)
+    return _value(previous_value(newest, plan.timeless, shown))
 
 
-def _newest(first: Value, wanted: frozenset[str], plan: Plan, shown: Shown) -> Value:
-    """The value in the newest of the records that say all that the first one says of a question."""
-    question = telling_stems_of(plan.timeless)
-    record = shown.events[first.evidence[0]]
-    told = question & stems_of(said_by(record, shown))
-    since, best = record.provenance.occurred_at or "", first
-    outcomes = outcomes_of(shown.events)
-    for node in islice(shown.events.values(), _FIRST_EVENTS):
+def _newest(first: Field, wanted: frozenset[str], plan: Plan, shown: Shown) -> Field:
+    """The field in the newest of the records that say all that the first one says of a question."""
+    since, best = shown.events[first.node_id].provenance.occurred_at or "", first
+    for node in _saying_as_much(shown.events[first.node_id], plan, shown):
         at = node.provenance.occurred_at or ""
-        failed = _failed(node) or _failed(outcomes.get(node.node_id, node))
         is_record = node.attributes.get("kind") == EventKind.RESULT
-        if not is_record or failed or at <= since or not told <= stems_of(said_by(node, shown)):
+        if not is_record or at <= since:
             continue
         meant = of_meant_row(fields_of(node, shown), plan.timeless)
         if (newer := _called(wanted, meant, plan)) is not None:
             since, best = at, newer
     return best
+
+
+def _saying_as_much(first: Node, plan: Plan, shown: Shown) -> Iterator[Node]:
+    """The first events which say all that one of them says of a question, and did not fail."""
+    told = telling_stems_of(plan.timeless) & stems_of(said_by(first, shown))
+    outcomes = outcomes_of(shown.events)
+    for node in islice(shown.events.values(), _FIRST_EVENTS):
+        failed = _failed(node) or _failed(outcomes.get(node.node_id, node))
+        if not failed and told <= stems_of(said_by(node, shown)):
+            yield node
+
+
+def _value(field: Field | None) -> Value | None:
+    return None if field is None else Value(field.value, [field.node_id])
 
 
 def each_of(plan: Plan, evidence: list[str], shown: Shown) -> list[str]:
@@ -218,10 +231,10 @@ def _asked_by_name(plan: Plan, evidence: list[str], shown: Shown) -> Value | Non
         noun = _noun(match)
         words = frozenset(words_in(noun.lower()))
         of_noun = (field for field in fields if not words.isdisjoint(field.words))
-        return _called(_meanings(noun), of_noun, plan)
+        return _value(_called(_meanings(noun), of_noun, plan))
     if _HOW_MUCH.match(plan.timeless):
         amounts = [field for field in fields if _AMOUNT.fullmatch(field.value)]
-        return _called(_meanings("amount"), amounts, plan) or _done(plan, amounts)
+        return _value(_called(_meanings("amount"), amounts, plan)) or _done(plan, amounts)
     if _HOW_MANY.match(plan.timeless):
         for node in _records(plan, evidence, shown):
             meant = of_meant_row(fields_of(node, shown), plan.timeless)
@@ -248,7 +261,7 @@ def _done(plan: Plan, amounts: Iterable[Field]) -> Value | None:
     return None
 
 
-def _called(wanted: frozenset[str], fields: Iterable[Field], plan: Plan) -> Value | None:
+def _called(wanted: frozenset[str], fields: Iterable[Field], plan: Plan) -> Field | None:
     """The first field of that name, or whose name is part of it, or holds it.
 
     What the question says itself is no answer to it.
@@ -257,7 +270,7 @@ def _called(wanted: frozenset[str], fields: Iterable[Field], plan: Plan) -> Valu
         key = frozenset(map(_meaning, field.words))
         is_called = key <= wanted or (wanted <= key and len(key) <= len(wanted) + _BESIDE)
         if is_called and not is_echo(field, plan.timeless):
-            return Value(field.value, [field.node_id])
+            return field
     return None
 
 
@@ -279,6 +292,15 @@ _WHOEVER: Final = re.compile(r"\w{3,}(?:ee|er|or)")
 _WHEN: Final = frozenset(("at", "on", "by", "until", "from", "date", "time", "day", "due"))
 """Stands in the name of a field that says when, beside what it is the time of: `valid_until`."""
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d\S*)?")
+_WEEKDAY: Final = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day"
+_MONTH: Final = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
+_DAY: Final = re.compile(
+    rf"{_DATE.pattern}|(?:next\s+|this\s+)?{_WEEKDAY}(?:,?\s.{{1,20}})?|"
+    rf"\d{{1,2}}(?:st|nd|rd|th|\.)?\s+{_MONTH}(?:,?\s.{{1,15}})?|"
+    rf"{_MONTH}\s+\d{{1,2}}(?:,?\s.{{1,15}})?|(?:today|tonight|tomorrow)(?:\s.{{1,20}})?",
+    re.IGNORECASE,
+)
+"""A day as a record says it, with what stands behind it: `Tuesday 10:00`, `5 March`."""
 _NAMED: Final = re.compile(r"(?=.*[^\W\d_]).{1,80}", re.DOTALL)
 _FIRST_EVENTS: Final = 10
 _NEARLY: Final = 0.75
@@ -295,18 +317,23 @@ def _when(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
 
 
 def _only_date(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
-    """The only date in the newest record of what is asked about; else that of the first event."""
-    identifiers = identifiers_in(plan.timeless)
-    about = [
-        node
-        for node in holding(identifiers, shown)
-        if is_record_of(node, identifiers[0], shown) and not _failed(node)
-    ]
+    """The only date in the newest record of what is asked about.
+
+    That is one which holds the identifiers, or says as much of the question as the first event.
+    """
+    first = shown.events.get(evidence[0]) if evidence else None
+    if identifiers := identifiers_in(plan.timeless):
+        about = [
+            node
+            for node in holding(identifiers, shown)
+            if is_record_of(node, identifiers[0], shown) and not _failed(node)
+        ]
+    else:
+        about = [] if first is None else [*_saying_as_much(first, plan, shown)]
     about.sort(key=lambda node: node.provenance.occurred_at or "", reverse=True)
-    first = [] if identifiers else [shown.events.get(one) for one in evidence[:1]]
-    for node in (*about, *filter(None, first)):
+    for node in about:
         meant = of_meant_row(fields_of(node, shown), plan.timeless)
-        dates = [field for field in meant if _DATE.fullmatch(field.value)]
+        dates = [field for field in meant if _DAY.fullmatch(field.value)]
         if len({field.value for field in dates}) == 1:
             return Value(dates[0].value, [node.node_id, *evidence])
     return None

@@ -137,13 +137,14 @@ def _candidates(
     parts: Shape, event: Event, text: EventText, analysis: Analysis
 ) -> Iterator[_Candidate]:
     yield from _envelope(event, parts)
+    # what a call acts on is the value of an argument; a code in a note is only spoken of
     role: Role = "target" if parts.kind is EventKind.CALL else "object"
     # codes first: of a listing they tell more than its places and names
     for named in sorted(named_values(parts.fields), key=lambda named: not named.exact):
         yield _Candidate(named.name, named.entity_type, named.subtype, role=role, exact=named.exact)
     plumbing = _plumbing_spans(text)
     spans = [s for s in stated_identifiers(text) if not _meets(s.start, s.end, plumbing)]
-    yield from _identified(text.text, [s for s in spans if s.label not in _LAST], role)
+    yield from _identified(text.text, [s for s in spans if s.label not in _LAST])
     taken = [(start, end) for start, end, _ in spans]
     language = language_spans(text)
     if parts.kind is EventKind.MESSAGE:
@@ -154,10 +155,10 @@ def _candidates(
     for start, end, name in salient_phrases(text.text, analysis):
         if _within(start, end, language) and not _meets(start, end, taken):
             yield _Candidate(name, "concept")
-    yield from _identified(text.text, [s for s in spans if s.label in _LAST], role)
+    yield from _identified(text.text, [s for s in spans if s.label in _LAST])
 
 
-def _identified(words: str, spans: Iterable[Span], role: Role) -> Iterator[_Candidate]:
+def _identified(words: str, spans: Iterable[Span]) -> Iterator[_Candidate]:
     for start, end, label in spans:
         entity_type = PATTERN_TYPES.get(label)
         if entity_type is None:
@@ -165,7 +166,7 @@ def _identified(words: str, spans: Iterable[Span], role: Role) -> Iterator[_Cand
         subtype: str | None = label
         if _USER_CUE.search(words[max(0, start - _CUE_REACH) : start]) and label in _USER_LABELS:
             entity_type, subtype = "user", None
-        yield _Candidate(words[start:end], entity_type, subtype, role=role, exact=True)
+        yield _Candidate(words[start:end], entity_type, subtype, exact=True)
 
 
 def _recognised(

@@ -96,6 +96,12 @@ _MAX_CASE: Final = 9
 _CALLED: Final = re.compile(
     r"^(?:(?i:call|address)\s+me\s+(?:by\s+my|as|[A-Z][a-z]+\W*$)|(?i:call\s+me\s+by\s))"
 )
+_REACH_ME: Final = re.compile(
+    r"^(?:just\s+)?(?:write|e-?mail|mail|text|message|call|phone|ring|contact|ping|notify|reach)\s+"
+    r"(?:to\s+)?(?:me|us)\b[^,;]{0,40}\binstead\W*$",
+    re.IGNORECASE,
+)
+"""By which means somebody wants to be reached, where another one was spoken of."""
 _POLITE: Final = re.compile(r"\bplease\b|\bif\s+possible\b", re.IGNORECASE)
 _EVERYWHERE: Final = re.compile(r"\beverywhere\b", re.IGNORECASE)
 _EVER: Final = re.compile(r"^no\s.+,\s*ever\W*$", re.IGNORECASE)
@@ -116,7 +122,7 @@ def lays_down(sentence: Sentence, clause: Sequence[Token], text: str) -> bool:
     """
     if not clause or _ELSEWHERE.search(text):
         return False
-    if any(form.match(text) for form in (_SERVES, _KIND_OF_PERSON, _CALLED, _EVER)):
+    if any(form.match(text) for form in (_SERVES, _KIND_OF_PERSON, _CALLED, _EVER, _REACH_ME)):
         return True
     if _UNWANTED.match(text) or _SAID_OF_MINE.match(text):
         return True

@@ -154,6 +154,12 @@ _POLITELY: Final = re.compile(
     re.IGNORECASE,
 )
 """What is asked for from now on is no question, however it is put."""
+_STOP_IT: Final = re.compile(
+    r"^(?:can|could|would|will) you\s+(?:please\s+)?(?P<what>stop\s+[a-z]+ing\s+"
+    r"(?:to\s+)?(?:me|us)\b[^?\n]{0,80})\?$",
+    re.IGNORECASE,
+)
+"""Likewise what shall end that was done to somebody more than once."""
 
 
 class _Wish(NamedTuple):
@@ -169,6 +175,8 @@ def _wish(sentence: Sentence) -> _Wish | None:
     asked_politely = _POLITELY.match(text)
     if asked_politely is not None:
         return _Wish(f"{asked_politely['when']} {asked_politely['what']}", is_anew=True)
+    if (asked_to_stop := _STOP_IT.match(text)) is not None:
+        return _Wish(asked_to_stop["what"], is_anew=False)
     sentence = sentence._replace(is_led=sentence.is_led or leads(lead))
     if text.endswith(":") or "?" in text or "\n" in text or len(text) > MAX_WISH_CHARACTERS:
         return None

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from api.retrieval.durations import session_lasted, sessions_asked
 from api.retrieval.fact_words import in_words_of_records
 from api.retrieval.intent import PERSONAL
-from api.retrieval.open_answer import open_answer, open_asked, otherwise_meant
+from api.retrieval.open_answer import open_answer, open_asked, otherwise_meant, with_promises
 from api.retrieval.person_ranking import preferred, profile_of, remarked, stated_by_fact
 from api.retrieval.personal import OF_LINES
 from api.retrieval.persons import Asking, PersonAsked, Persons, person_answer
@@ -95,9 +95,10 @@ def _by_stories(
     if plan.operator is Operator.OPEN:
         wished = open_asked(plan)
         answer = open_answer(asking.query, plan, wished, reads.open_things(wished))
-        if answer is not None:
+        if answer is not None and (wished.stems or answer.type == "count"):
             return answer
-        plan = otherwise_meant(plan)
+        promised = _by_stories(reads, asking, otherwise_meant(plan), hits=hits, vector=vector)
+        return promised if answer is None else with_promises(answer, promised)
     terms = story_terms(asking.query, plan)
     acts = acts_listed(asking.query, plan, terms, asking.session_id)
     exact = _read_off(reads, asking, plan, terms, acts=acts)

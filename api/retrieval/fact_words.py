@@ -10,12 +10,12 @@ from typing import Final
 from enrichment.stems import same_root, stem_in, stems_of, words_in
 from enrichment.vocabulary import STOP_WORDS, relation_words, word_set
 
-_WHEN: Final = "now|before|today|currently|previously|then|these|this|last|at|in|on|until|back"
+_WHEN: Final = "now|from|before|today|currently|previously|then|these|this|last|at|in|on|until|back"
 _LIVE: Final = rf"(?:live|living|reside)(?=\W*$|\s+(?:{_WHEN})\b)"
 _OTHERWISE: Final = tuple(
     (re.compile(rf"^\W*{pattern}", re.IGNORECASE), meaning)
     for pattern, meaning in (
-        (rf"where\s+(?:do|am)\s+i\s+(?:now\s+)?{_LIVE}", "what is my address"),
+        (rf"where\s+(?:do|am|will|shall)\s+i\s+(?:now\s+|be\s+)?{_LIVE}", "what is my address"),
         (rf"where\s+did\s+i\s+{_LIVE}", "what was my address"),
         (rf"where\s+(?:does|do|is)\s+(.+?)\s+{_LIVE}", r"what is the address of \1"),
         (rf"where\s+did\s+(.+?)\s+{_LIVE}", r"what was the address of \1"),
@@ -48,7 +48,7 @@ _ASKED_AS: Final[Mapping[str, str]] = {
 
 WISHES: Final = ("prefers", "avoids")
 _FILLING: Final = frozenset(
-    map(stem_in, ("who", "name", "kind", "sort", "now", "current", "currently", "today"))
+    map(stem_in, ("who", "name", "kind", "sort", "now", "new", "current", "currently", "today"))
 )
 """What a question may have beside what it asks for."""
 _BY_ANOTHER_WORD: Final = 0.9

@@ -61,3 +61,21 @@ def open_answer(
 def otherwise_meant(plan: Plan) -> Plan:
     """The plan where nothing was opened by that name: what was promised may be meant."""
     return plan._replace(operator=Operator.PROMISE) if plan.operator is Operator.OPEN else plan
+
+
+def with_promises(opened: StoryAnswer, promised: StoryAnswer) -> StoryAnswer:
+    """All that is to be done: what is open, then what was promised."""
+    if not promised.evidence or promised.confidence == 0:
+        return opened
+    still = opened.evidence if opened.value is None else []
+    evidence = list(dict.fromkeys((*still, *promised.evidence)))
+    order = list(dict.fromkeys((*evidence, *opened.order, *promised.order)))
+    confidence = max(opened.confidence, promised.confidence)
+    return opened._replace(
+        confidence=confidence,
+        order=order,
+        relevance={one: confidence / (1 + place) for place, one in enumerate(order)},
+        value=None,
+        evidence=evidence,
+        decides=True,
+    )

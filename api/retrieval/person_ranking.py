@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy
 
-from api.retrieval.fact_words import WISHES, in_words_of_records, question_stems, says_all
+from api.retrieval.fact_words import WISHES, asked_as, in_words_of_records, question_stems, says_all
 from api.retrieval.personal import (
     Known,
     Topic,
@@ -20,6 +20,7 @@ from api.retrieval.personal import (
     others_lines,
     profile_lines,
     telling_of,
+    wish_lines,
 )
 from api.retrieval.persons import (
     WHO_ASKS,
@@ -101,10 +102,14 @@ def _of_talk(persons: Persons, answer: StoryAnswer, person: Known) -> StoryAnswe
 
 
 def stated_by_fact(persons: Persons, question: PersonAsked, answer: StoryAnswer) -> StoryAnswer:
-    """What a fact of whom it is asked about says, where it says all of it and no act answers."""
+    """What a fact of whom it is asked about says, where it says all of it and no act answers.
+
+    Of an answer that is known it says the value, where it was told by the event that is the answer.
+    """
     query = question.asking.query
     is_known = answer.decides and answer.confidence >= persons.threshold
-    if is_known or answer.value is not None or _ASKS_OTHERWISE.search(query):
+    of_asker = not _OF_WHO_ASKS.isdisjoint(stems_of(query))
+    if answer.value is not None or _ASKS_OTHERWISE.search(query) or (is_known and not of_asker):
         return answer
     person = known_of(persons, question)
     if person is None:
@@ -117,6 +122,7 @@ def stated_by_fact(persons: Persons, question: PersonAsked, answer: StoryAnswer)
         for fact in person.facts
         if any(says_all(stem, fact.properties["relation"], fact.target.name) for stem in stems)
         and not stems_of(fact.target.name) <= stems[0]  # it says more than the question
+        and (not is_known or fact.properties["event_id"] == answer.order[0])
     ]
     if not best:
         return answer
@@ -178,6 +184,9 @@ def preferred(persons: Persons, question: PersonAsked, answer: StoryAnswer) -> S
     wishes = [] if person is None else stated(person.facts)
     if person is None or not wishes or not answer.order:
         return answer
+    terms = story_terms(question.asking.query, question.plan)
+    if frozenset(terms.stems) <= _stems_of_names(person) | _OF_WHO_ASKS | asked_as(WISHES[0]):
+        return lines_answer(question.plan, wish_lines(person))
     ranked = _wished(persons, question, person, wishes)
     if not _is_asked_for(persons, question, answer, person=person, wishes=wishes, best=ranked[0]):
         return answer

@@ -45,7 +45,7 @@ _MET: Final = 0.5
 _FITS: Final = 0.5
 """Share of the words of a question that an episode has which shows how it is done."""
 _NEGATED: Final = re.compile(
-    r"^(?:do\s+not|don['\u2019]t|never|no|not)\s+(?:ever\s+)?", re.IGNORECASE
+    r"^(?:stop|avoid|do\s+not|don['\u2019]t|never|no|not)\s+(?:ever\s+)?", re.IGNORECASE
 )
 _AVOIDS: Final = WISHES[1]
 _CALLED: Final = "has_name"
@@ -391,20 +391,32 @@ def profile_lines(person: Known, topic: Topic) -> list[Line]:
 
     Wishes in whose place the person told others come last.
     """
-    newest = sorted(telling_of(person), key=lambda fact: (-fact.properties["valid_from"], fact.key))
+    newest = _newest(person)
     facts = (fact for fact in newest if fact.properties["relation"] not in WISHES)
     wishes = [fact for fact in newest if fact.properties["relation"] in WISHES]
-    current = (fact for fact in wishes if not _is_former(fact, person))
     ended = (_wish_line(fact) for fact in wishes if _is_former(fact, person))
     derived = _best(_traits(person, topic))[:MAX_DERIVED]
     before = (line._replace(text=f"before that {line.text}") for line in ended)
     return [
         *others_lines(person),
         *map(_fact_line, facts),
-        *map(_wish_line, current),
+        *wish_lines(person),
         *derived,
         *before,
     ]
+
+
+def wish_lines(person: Known) -> list[Line]:
+    """The wishes of a person that hold, the newest first."""
+    return [
+        _wish_line(fact)
+        for fact in _newest(person)
+        if fact.properties["relation"] in WISHES and not _is_former(fact, person)
+    ]
+
+
+def _newest(person: Known) -> list[FactRow]:
+    return sorted(telling_of(person), key=lambda fact: (-fact.properties["valid_from"], fact.key))
 
 
 def _is_former(fact: FactRow, person: Known) -> bool:

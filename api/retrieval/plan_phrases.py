@@ -17,6 +17,8 @@ _CALL = r"(?:calls?|tools?|attempts?|steps?|actions?|requests?|commands?|functio
 _DAY = r"(?:day|date|time|month|week|year|moment|hour|point\s+in\s+time)"
 _NEAR = r"(?:right|just|immediately|directly|shortly|straight|soon)"
 _WORK = r"(?:work(?:ed|s|ing)?|go(?:ne|es)?\s+through|went\s+through|succeed(?:ed)?|pass(?:ed)?|run(?:ning)?|done|finished|completed|sorted|settled)"
+_DOES = r"(?:is|are|was|were|do|does|did|has|have|had|made|makes|caused|causes|kept|let)"
+_FAILED_SO = r"(?:failed|broke|crashed|timed\s+out|went\s+wrong|gone\s+wrong|did\s+not\s+(?:work|succeed|go\s+through)|didn't\s+(?:work|succeed|go\s+through))"
 _GO = r"(?:happen(?:ed|s|ing)?|went\s+on|going\s+on|goes\s+on|gone\s+on|t(?:ook|ake|aken)\s+place|occur(?:red|s)?|was\s+up|did\s+we\s+do|did\s+\w+(?:\s+\w+)?\s+do|was\s+done|got\s+done|was\s+worked\s+on)"
 
 _UNFINISHED = r"(?:open|outstanding|pending|unresolved|unfinished|unanswered|incomplete|undone|left\s+(?:open|undone)|in\s+progress|not\s+(?:yet\s+)?(?:done|closed|resolved|finished|completed|settled|answered))"
@@ -109,6 +111,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
             rf"^\W*(?:is|are)\s+there\s+(?:still\s+)?(?:any|some)\s+(?:still\s+)?{_UNFINISHED}(?=\s+\w)",
             rf"^\W*(?:is|are)\s+(?:there\s+)?(?:still\s+)?(?:any|some)\s+.*?\s(?:that\s+(?:is|are)\s+)?(?:still\s+)?{_UNFINISHED}(?:\s+(?:{_YET}))?(?:\s+{_ABOUT})?",
             r"^\W*(?:is|are)\s+(?:there\s+)?(?:anything|something)\s+(?:left|remaining|still)\s+to\s+(?:do|be\s+done|finish|settle)\s*\??$",
+            rf"^\W*what(?:\s+(?:all|else))?\s+(?:is|are|remains?|do\s+(?:we|i|you)\s+(?:still\s+)?have)\s+(?:still\s+|left\s+|yet\s+)*to\s+(?:do|be\s+done|finish|settle)(?:\s+(?:{_YET}))?(?:\s*$|\s*\?|\s+{_ABOUT})",
             rf"^\W*what(?:\s+(?:all|else))?\s+(?:is|are|remains?|stays?)\s+(?:still\s+|currently\s+|left\s+)*{_UNFINISHED}(?:\s+(?:{_YET}))?(?:\s*$|\s*\?|\s+{_ABOUT})",
             rf"^\W*(?:which|what|how\s+many)\s+.*?\s(?:is|are|remains?)\s+(?:still\s+|currently\s+|left\s+)*{_UNFINISHED}(?:\s+(?:{_YET}))?(?:\s*$|\s*\?|\s+{_ABOUT})",
             rf"^\W*(?:list|show(?:\s+me)?|give\s+me|name|what\s+are|any)\s+(?:all\s+)?(?:the\s+|our\s+|my\s+)?(?:still\s+)?{_UNFINISHED}(?=\s+\w)",
@@ -230,6 +233,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
             r"(?:what|which|list|show(?:\s+me)?|give\s+me|were\s+there(?:\s+any)?|any)\s+(?:all\s+)?(?:the\s+)?(?:failures?|errors|exceptions?|problems|mistakes|time-?outs|crashes)(?:\s+(?:were\s+there|did\s+we\s+(?:get|have|see)|we\s+(?:got|had|saw)|occurred|came\s+up|happened))?(?:\s+(?:in|with|during|at|for|of|on|when))?",
             r"(?:un-?successful|failed)\s+(?:calls?|attempts?|tries|runs?)(?:\s+(?:at|of|for|in|during|to|with))?",
             r"^\W*(?:what|which\s+(?:ones?|things?))\s+(?:has\s+|have\s+)?failed\W*$",
+            rf"^\W*(?:which|what)(?=\s+(?:(?!{_DOES}\b)\w+\s+){{1,3}}?(?:(?:has|have|had)\s+)?{_FAILED_SO}\W*$)",
             r"(?:did|does|has|have)\s+(?:anything|something)\s+(?:ever\s+)?(?:fail(?:ed)?|go(?:ne)?\s+wrong|break|broken|crash(?:ed)?)",
         ),
     ),
@@ -427,6 +431,7 @@ def sure_ways(operator: str) -> list[str]:
 
 
 MARKS: Final = {
+    "cause": "because due owing reason rationale justification grounds",
     "promise": (
         "will i'll we'll you'll he'll she'll shall going promise promised soon tomorrow later "
         "shortly monday tuesday wednesday thursday friday saturday sunday next until within days"

@@ -37,6 +37,7 @@ from api.retrieval.story_focus import (
     actor_of,
     failure_meant,
     is_not_done,
+    reason_stated,
     told_by_agent,
     what_worked_first,
 )
@@ -59,6 +60,7 @@ _ALIKE: Final = 0.75
 _ALIKE_ATTEMPT: Final = 0.8
 """Likewise of the words that are said by its tool in its story, or, without a tool, by others."""
 _BOTH_ENDS: Final = 2
+_NOT: Final = re.compile(r"n['\u2019]t | not | cannot | never ")
 _NAMED_SESSION: Final = re.compile(
     r" (?:session|conversation|chat|thread|run) (?=\S*[\d_-])\S*[^\W\d_]\S* "
 )
@@ -175,18 +177,24 @@ def _of_operator(
         order = _in_front(again, order)
     if terms.is_topicless and is_only_case(stories, features, plan, best):
         return _Proof(order, order[:1], is_known=True)
-    if is_around(plan, terms) and features.acts.done and not _is_failure(features, plan, best):
+    is_failure = _is_failure(features, terms, plan, best)
+    if is_around(plan, terms) and features.acts.done and not is_failure:
         beside = around_acts(stories, features, plan)
         if len(beside):
             return _Proof(_in_front(beside, order), beside, is_known=True, is_exact=True)
-    if operator is Operator.CAUSE and plan.failed:
-        return _of_cause(stories, features, terms, order=order)
     return _of_topic(stories, features, terms, plan=plan, order=order)
 
 
 def _of_topic(
     stories: Stories, features: Features, terms: StoryTerms, *, plan: Plan, order: Array
 ) -> _Proof:
+    if plan.operator is Operator.CAUSE and plan.failed:
+        return _of_cause(stories, features, terms, order=order)
+    if plan.operator is Operator.CAUSE and plan.failed is None:
+        reason = reason_stated(stories, features, terms, int(order[0]))
+        if reason is not None:
+            given = numpy.array([reason])
+            return _Proof(_in_front(given, order), given, is_known=True, is_exact=True)
     if plan.operator is Operator.ACTOR:
         told = told_by_agent(stories, features, terms, int(order[0]))
         order = _in_front(told, order)
@@ -224,11 +232,16 @@ def _of_somebody(
     return _Proof(order, order[:1])
 
 
-def _is_failure(features: Features, plan: Plan, best: int) -> bool:
-    """Whether a failure is asked about: what led to it is learned, not read off an act."""
+def _is_failure(features: Features, terms: StoryTerms, plan: Plan, best: int) -> bool:
+    """Whether a failure is asked about: what led to it is learned, not read off an act.
+
+    Of an act that failed at first and was done, why it was done is asked for, unless it says not.
+    """
     if plan.failed is False and plan.operator is not Operator.CAUSE:
         return True
-    return bool(plan.quoted) or (plan.operator is Operator.CAUSE and best in features.acts.failed)
+    is_of_failure = plan.failed is not None or _NOT.search(terms.text) is not None
+    failed = best in features.acts.failed and (is_of_failure or not features.acts.done)
+    return bool(plan.quoted) or (plan.operator is Operator.CAUSE and failed)
 
 
 def _of_alike(

@@ -424,6 +424,7 @@ class _Making:
 
     def _form(self) -> None:
         marked = numpy.minimum(1.0, self._told.marks / _MARKS_ENOUGH) * self.roles.says
+        marked *= self._plan.operator is not Operator.CAUSE  # a reason need not be a message
         places = numpy.flatnonzero(marked)
         order = places[numpy.argsort(-self._told.occurred_ms[places], kind="stable")]
         newest = numpy.zeros(self._count)

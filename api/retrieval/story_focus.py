@@ -8,7 +8,7 @@ from typing import Final
 import numpy
 
 from api.retrieval.plan import Operator, Plan
-from api.retrieval.story_acts import calls_of, is_asked_for
+from api.retrieval.story_acts import calls_of, is_asked_for, is_heard_of
 from api.retrieval.story_features import Features
 from api.retrieval.story_limits import SAYING
 from api.retrieval.story_terms import StoryTerms, stems_of_ways, ways_of_failing
@@ -40,6 +40,33 @@ def failure_meant(
         return None
     of_story = failures[stories.story[failures] == stories.story[best]]
     return int(of_story[0] if len(of_story) else failures[0])
+
+
+def reason_stated(stories: Stories, features: Features, terms: StoryTerms, best: int) -> int | None:
+    """Where the reason stands that somebody gave for what a question asks; None: nobody did.
+
+    It says "because" or the like and a word of the question, and its story says as much of that as
+    the one of the best event. Words that nobody ever said, at most half of them, count for nothing:
+    what is asked about as raised was set.
+    """
+    telling = terms.telling(())
+    heard = telling & numpy.array([is_heard_of(stories, place) for place in range(len(telling))])
+    if not terms.stems or not 2 * heard.sum() >= telling.sum():
+        return None
+    own = stories.counts[:, heard] > 0
+    rarity = numpy.log1p(stories.total / numpy.maximum(stories.holding[heard], 1))
+    _, story = numpy.unique(stories.story, return_inverse=True)
+    said = numpy.zeros((int(story.max()) + 1, own.shape[1] + stories.holds.shape[1]), dtype=bool)
+    numpy.logical_or.at(said, story, numpy.hstack([own, stories.holds]))
+    covered = said[:, : own.shape[1]] @ rarity
+    giving = (stories.marks > 0) & ~stories.asks & ~stories.failed & features.within
+    giving &= own.any(axis=1) & said[story, own.shape[1] :].all(axis=1)
+    giving &= covered[story] >= max(covered[story[best]], rarity.sum() / 2)
+    places = numpy.flatnonzero(giving)
+    if not len(places):
+        return None
+    order = numpy.lexsort((-stories.occurred_ms[places], -(own @ rarity)[places]))
+    return int(places[order[0]])
 
 
 def what_worked_first(stories: Stories, features: Features, order: Array) -> Array:

@@ -18,6 +18,8 @@ MAX_STEMS: Final = 32
 MAX_IDENTIFIERS: Final = 8
 MAX_SESSIONS: Final = 32
 _CAPITALISED: Final = re.compile(r"(?<![\w.])[A-Z][\w'’-]+")  # noqa: RUF001
+_ASKING: Final = re.compile(r"^\W*(?:[Ww]h\w+|[Hh]ow|[Ii]s|[Aa]re|[Dd]id|[Dd]o|[Dd]oes)\b")
+"""How a question begins: with no name, although with a capital letter."""
 _HYPHENED: Final = re.compile(r"[\w'’-]+")  # noqa: RUF001
 _IDENTIFIER: Final = re.compile(
     r"(?<![^\W_])(?=[\w.-]*\d)(?=[\w.-]*[A-Za-z_])\w[\w.-]{2,}\w(?![^\W_])"
@@ -114,7 +116,7 @@ def story_terms(query: str, plan: Plan) -> StoryTerms:
     if not words:
         words = {stem(word): word for word in content}
     chosen = dict(list(words.items())[:MAX_STEMS])
-    lowered = (plain(one.lower()) for one in _CAPITALISED.findall(query))
+    lowered = (plain(one.lower()) for one in _CAPITALISED.findall(_ASKING.sub("", query)))
     parts = [part for one in lowered for part in (one, *words_in(one))]
     return StoryTerms(
         words=tuple(chosen.values()),

@@ -209,7 +209,7 @@ def _entity(tenant: Tenant, key: str) -> Item:
     if entity.stands:
         held = {name: getattr(entity, name) for name in PROPERTIES if name != "embedding"}
         held["vector"] = tenant.entities.vectors.shown(row)
-    into = [(ids[edge.source], edge.mark) for edge in tenant.mentions.into(row)]
+    into = [(ids[edge.source], edge.mark, edge.score) for edge in tenant.mentions.into(row)]
     stands = tenant.events.table["stands"]
     # Of an event that does not stand nobody knows the time.
     mentions = [ids[event] for event in entity.mentions if stands[event]]
@@ -222,7 +222,8 @@ def _mentions(tenant: Tenant, key: str) -> Item:
     entities, row = tenant.entities.all, tenant.events.rows.get(key, NOBODY)
     if row == NOBODY:
         return {}
-    out = [(entities[edge.target].entity_id, edge.mark) for edge in tenant.mentions.out(row)]
+    mentions = tenant.mentions.out(row)
+    out = [(entities[edge.target].entity_id, edge.mark, edge.score) for edge in mentions]
     return _filled({"out": _sorted(out)})
 
 

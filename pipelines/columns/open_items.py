@@ -11,16 +11,16 @@
    word: a ticket is opened, then assigned.
 4. What is asked for and decided in the same breath was never open: a request whose own result says
    that it is approved, granted or refused.
-5. Which of several: the one that shares most identifiers with what closed it, rare ones first;
-   where it shares none, the newest of the same session. Identifiers of a call and of its result are
-   one's own. One event closes one thing.
+5. Which of several: the one with an identifier that the closing call acts on, then the one that
+   shares most with it, rare ones first; where it shares none, the newest of the same session.
+   Identifiers of a call and of its result are one's own. One event closes one thing.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy
@@ -144,6 +144,7 @@ class _Opening:
         self._session: Callable[[int], int] = self._events.table["session"].item
         self._steps = list(self._all_steps())
         self._keys = [self._keys_of(step) for step in self._steps]
+        self._acted_on = [self._keys_of(step, least=1.0) for step in self._steps]
         self._holding = Counter(key for held in self._keys for key in held)
         self._left = _Left()
 
@@ -164,7 +165,7 @@ class _Opening:
         still = [place for place in meant if place in left.places]
         ids = self._events.ids
         return OpenThings(
-            ids=[ids[steps[place].row] for place in still][:MAX_OPEN],
+            ids=[ids[self._telling(steps[place])] for place in still][:MAX_OPEN],
             closed=[ids[steps[closed[place]].row] for place in meant if place in closed][:MAX_OPEN],
         )
 
@@ -230,19 +231,29 @@ class _Opening:
             chosen[rows[of_column & numpy.isin(table[column][rows], meant)]] = True
         return chosen
 
+    def _telling(self, step: _Step) -> int:
+        """The row that says which thing it is: the outcome of a call, where that alone says it."""
+        outcome, *call = step.rows
+        return outcome if call and self._names((outcome,)) - self._names(call) else step.row
+
     # -- which thing -------------------------------------------------------------------------------
 
-    def _keys_of(self, step: _Step) -> frozenset[str]:
-        """Names with a digit that the events of a step mention."""
+    def _keys_of(self, step: _Step, least: float = 0.0) -> frozenset[str]:
+        """Names with a digit that the events of a step mention; with 1 what its call acts on."""
+        return self._names(step.rows, least)
+
+    def _names(self, rows: Iterable[int], least: float = 0.0) -> frozenset[str]:
         entities, mentions = self._view.tenant.entities.all, self._view.tenant.mentions
-        targets = {target for row in step.rows for target, _ in mentions.targets(row)}
+        found = (one for row in rows for one in mentions.targets(row))
+        targets = {target for target, score in found if score >= least}
         names = (entities[target].canonical_name or "" for target in targets)
         return frozenset(name for name in names if any(map(str.isdigit, name)))
 
     def _closes(self, place: int) -> int | None:
         """The place of what a step closes."""
         step, held = self._steps[place], self._keys[place]
-        best: tuple[float, int] | None = None
+        best: tuple[bool, float, int] | None = None
+        acted_on = self._acted_on[place]
         session = self._session(step.row)
         for other in self._left.sharing(held) | self._left.of_session(session):
             opened, of_other = self._steps[other], self._keys[other]
@@ -251,8 +262,9 @@ class _Opening:
             shared = sum(1 / self._holding[key] for key in sorted(held & of_other))
             same = self._session(opened.row) == session
             if shared or (same and not (held and of_other and self._tells_apart(of_other))):
-                best = max(best or (0.0, -1), (shared, other))
-        return None if best is None else best[1]
+                is_meant = not acted_on.isdisjoint(of_other)
+                best = max(best or (False, 0.0, -1), (is_meant, shared, other))
+        return None if best is None else best[-1]
 
     def _goes_on(self, place: int) -> bool:
         """Whether it is told of a thing that is open: a ticket that is opened is assigned later."""

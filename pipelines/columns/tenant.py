@@ -36,6 +36,8 @@ from projections.schema import (
 
 SUBJECT: Final[Role] = "subject"
 """The role of somebody who speaks or acts."""
+TARGET: Final[Role] = "target"
+"""The role of what a call acts on."""
 NODE_PROPERTIES: Final[Mapping[str, tuple[str, ...]]] = {
     EVENT.label: event_columns.PROPERTIES,
     ENTITY.label: entity_columns.PROPERTIES,
@@ -96,7 +98,8 @@ class Tenant:
     Attributes:
         causes: from effect to cause; marked are those of the rule RETRY.
         similar: each once, from the smaller event id.
-        mentions: from an event to an entity; marked is who speaks or acts.
+        mentions: from an event to an entity; marked is who speaks or acts, 1 scores what a call
+            acts on.
         summaries, communities: by id.
         above: ids of the summaries that were made from a part.
         below: the parts that a summary was made from.
@@ -231,7 +234,8 @@ class Tenant:
 
     def _add_mention(self, edge: FoundEdge) -> None:
         event, entity = self.events.row(edge.source[1]), self.entities.row(edge.target[1])
-        self.mentions.add(Edge(event, entity, 0.0, edge.values["role"] == SUBJECT))
+        role = edge.values["role"]
+        self.mentions.add(Edge(event, entity, float(role == TARGET), role == SUBJECT))
         self.entities.mention(entity, event, self.events.place)
 
     def _drop_mentions(self, source_id: str, target_id: str | None, label: str) -> None:

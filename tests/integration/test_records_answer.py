@@ -87,6 +87,44 @@ SESSIONS: Final[tuple[Told, ...]] = (
             _error("sync_stock", "warehouse does not answer"),
         ),
     ),
+    (
+        *("course-1", 0.8, "ines", "desk-agent"),
+        (
+            said_by_user(
+                "Please book me into the throwing course. And could you stop sending me flyers? "
+                "Text me on my phone instead. My new address is Harbour Road 8."
+            ),
+            _call("book_place", course="throwing", day="Thursday"),
+            _error("book_place", "the throwing course is full on Thursday"),
+            _call("book_place", course="throwing", day="Friday"),
+            _result("book_place", place="PL-4", day="Friday", room="north"),
+            said_by_agent("You are in on Friday. I will send you the list of tools tomorrow."),
+        ),
+    ),
+    (
+        *("course-2", 0.6, "ines", "desk-agent"),
+        (
+            said_by_user("I cannot come on Friday, another day please."),
+            _call("book_place", course="throwing", day="Sunday"),
+            _result("book_place", place="PL-5", day="Sunday", room="south"),
+        ),
+    ),
+    (
+        *("desk-1", 0.4, None, "desk-agent"),
+        (
+            _call("set_fee", course="throwing", fee_eur=55),
+            _result("set_fee", course="throwing", fee_eur=55),
+            (
+                "agent.decision",
+                {"text": "The fee goes from 48 to 55 because clay has become dearer"},
+                "",
+            ),
+            _call("open_report", kiln="K-3", title="Door jams again"),
+            _result("open_report", report="M-7", assignee="Lina Okafor"),
+            _call("close_report", report="M-6", remark="goes on as M-7"),
+            _result("close_report", report="M-6", state="closed"),
+        ),
+    ),
 )
 
 
@@ -115,10 +153,13 @@ def edition() -> Iterator[Edition]:
         ("How many pieces of B-40 are broken?", 5),
         ("What was Olga's locker before?", "17"),
         ("What is Olga's locker now?", "23"),
-        ("Which sessions had failures?", ["kiln-1", "kiln-2", "night"]),
-        ("How many sessions had failures?", 3),
-        ("Which users had failures?", ["olga", "rui"]),
+        ("Which sessions had failures?", ["kiln-1", "kiln-2", "night", "course-1"]),
+        ("How many sessions had failures?", 4),
+        ("Which users had failures?", ["olga", "rui", "ines"]),
         ("Which agent failed most often?", "kiln-agent"),
+        ("When is the throwing course?", "Sunday"),
+        ("What was the fee of the throwing course before?", "48"),
+        ("Which reports are still open?", ["M-7"]),
         ("How long did kiln-1 take?", "2 min 30 s"),
         ("How long did it take to fix the heating of K-2?", "2 min"),
     ],
@@ -154,12 +195,51 @@ def test_what_failed_yesterday_is_of_yesterday(edition: Edition) -> None:
 
 @pytest.mark.parametrize(
     ("question", "value"),
-    [("Where do I live?", "Faro"), ("What do you know about me?", ["lives in Faro"])],
+    [
+        ("Where do I live?", "Faro"),
+        ("What do you know about me?", ["lives in Faro"]),
+        ("What is my new address?", "Harbour Road 8"),
+        (
+            "What do I prefer?",
+            ["wants: Text me on my phone instead", "avoid: sending me flyers"],
+        ),
+    ],
 )
 def test_who_asks_about_themselves_is_known(edition: Edition, question: str, value: Any) -> None:
-    document = edition.ask(question, user_id="rui")
+    is_of_rui = "Faro" in str(value)
+    document = edition.ask(question, user_id="rui" if is_of_rui else "ines")
     assert document["meta"]["answered"]
     assert document["answer"]["value"] == value
+
+
+def test_what_did_not_work_is_listed_by_its_name(edition: Edition) -> None:
+    document = edition.ask("Which bookings failed?", user_id="*")
+    told = document["answer"]["value"]
+    assert told == "book_place failed: the throwing course is full on Thursday"
+
+
+@pytest.mark.parametrize(
+    "question", ["Why was the fee raised?", "Why was the fee of the throwing course raised?"]
+)
+def test_a_reason_that_was_given_is_told(edition: Edition, question: str) -> None:
+    told = edition.ask(question, user_id="*")["answer"]["value"]
+    assert "because clay has become dearer" in told
+
+
+def test_why_something_was_done_is_no_attempt_that_failed(edition: Edition) -> None:
+    told = edition.ask("Why was K-2 heated?", user_id="*")["answer"]
+    assert told["value"] == (
+        "heat_kiln: kiln: K-2; temperature_c: 900 \u2190 "
+        "rui: I repaired the thermostat of K-2, please heat it to 900 degrees."
+    )
+
+
+def test_what_is_to_be_done_is_what_is_open_and_what_was_promised(edition: Edition) -> None:
+    document = edition.ask("What is still to be done?", user_id="*")
+    told = " ".join(document["answer"]["value"])
+    assert "report: M-7" in told
+    assert "report: M-6" not in told
+    assert "I will send you the list of tools tomorrow" in told
 
 
 def test_a_question_without_a_word_is_not_answered(edition: Edition) -> None:

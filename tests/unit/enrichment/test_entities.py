@@ -141,8 +141,18 @@ def test_keys_of_arguments_say_what_values_are() -> None:
         ("JGFMMX", "resource:reservation", "target"),
         ("mia_li_3668", "user", "target"),
         ("HAT028", "resource:flight", "target"),
-        ("2024-05-21", "concept:date", "target"),
+        ("2024-05-21", "concept:date", "object"),
     ]
+
+
+def test_a_code_in_a_note_is_not_what_a_call_acts_on() -> None:
+    made = event(
+        agent_id="assistant",
+        tool_name="close_ticket",
+        payload={"arguments": {"ticket": "T-301", "note": "goes on as T-303"}},
+    )
+    roles = {name: role for name, _, role in of(made)}
+    assert (roles["T-301"], roles["T-303"]) == ("target", "object")
 
 
 def test_a_result_names_people_places_and_what_belongs_to_them() -> None:

@@ -19,6 +19,11 @@ WISHES = {
         "prefers",
         "When it is late, write to me instead",
     ),
+    "Text me on my work phone instead.": ("prefers", "Text me on my work phone instead"),
+    "And could you please stop sending me newsletters?": (
+        "avoids",
+        "stop sending me newsletters",
+    ),
     "I'd rather pay by card.": ("prefers", "I'd rather pay by card"),
     "I prefer aisle seats on long flights.": ("prefers", "I prefer aisle seats on long flights"),
     "Please never call me before nine.": ("avoids", "never call me before nine"),

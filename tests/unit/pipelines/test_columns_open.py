@@ -41,12 +41,14 @@ def tool(name: str, text: str, *ids: str, result: str = "", **fields: Any) -> li
 
 def columns(*events: dict[str, Any]) -> Tenant:
     """Events with the identifiers that they mention."""
-    tenant = made(*({name: one[name] for name in one if name != "ids"} for one in events))
+    own = ("ids", "acts_on")
+    tenant = made(*({name: one[name] for name in one if name not in own} for one in events))
     for row, one in enumerate(events):
         for name in one["ids"]:
             values = dict.fromkeys(PROPERTIES) | {"canonical_name": name, "entity_type": "resource"}
             tenant.set_node(ENTITY.label, name, FoundNode((TENANT, name), True, values, False))
-            tenant.mentions.add(Edge(row, tenant.entities.rows[name], 0.0, False))
+            acted_on = float(name in one.get("acts_on", ()))
+            tenant.mentions.add(Edge(row, tenant.entities.rows[name], acted_on, False))
             tenant.entities.mention(tenant.entities.rows[name], row, tenant.events.place)
     return tenant
 
@@ -71,7 +73,17 @@ def test_a_ticket_is_called_by_its_number_whoever_closes_it() -> None:
         *tool("open_ticket", "the door jams", "=t-2"),
         *tool("close_ticket", "", "t-1", session_id="other"),
     )
-    assert things == OpenThings(["e2"], ["e4"])
+    assert things == OpenThings(["e3"], ["e4"])
+
+
+@pytest.mark.parametrize(("acts_on", "left"), [("t-1", "e3"), ("t-2", "e1")])
+def test_what_a_note_speaks_of_is_not_what_is_closed(acts_on: str, left: str) -> None:
+    things = still(
+        *tool("open_ticket", "the lift is stuck", "=t-1"),
+        *tool("open_ticket", "the lift is stuck again", "=t-2"),
+        *tool("close_ticket", "the same as the other", "t-1", "t-2", acts_on=[acts_on]),
+    )
+    assert things.ids == [left]
 
 
 def test_a_thing_without_a_number_is_closed_in_its_session() -> None:
@@ -125,14 +137,14 @@ def test_a_state_that_is_read_as_open_closes_nothing() -> None:
         *tool("open_ticket", "ice", "=t-1"),
         *tool("get_ticket", "", "t-1", result="state: open"),
     )
-    assert things.ids == ["e0"]
+    assert things.ids == ["e1"]
 
 
 def test_a_call_that_failed_opens_and_closes_nothing() -> None:
     failed = {"tool_name": "close_ticket", "kind": FAILURE, "event_type": "tool.result", "ids": []}
     opening = {"tool_name": "open_ticket", "kind": FAILURE, "event_type": "tool.result", "ids": []}
     things = still(*tool("open_ticket", "ice", "=t-1"), failed, opening)
-    assert things.ids == ["e0"]
+    assert things.ids == ["e1"]
 
 
 @pytest.mark.parametrize("event_type", ["session.started", "account.created", "page.opened"])
@@ -153,8 +165,8 @@ def test_what_is_ever_closed_here_is_there_to_be_finished() -> None:
     ("words", "ids"),
     [
         ("tasks", ["e0"]),
-        ("tickets", ["e1"]),
-        ("ann", ["e1"]),
+        ("tickets", ["e2"]),
+        ("ann", ["e2"]),
         ("k-1", ["e0"]),
         ("task ann", []),
         ("pallets", []),
