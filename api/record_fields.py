@@ -131,15 +131,14 @@ def is_record_of(node: Node, identifier: str, shown: Shown) -> bool:
     """Whether an event is a record of what an identifier names: its tool is called after it.
 
     `appointment: AP-1` is what `book_appointment` returned, and only a reference in an invoice.
+    Under the name `id` it is always its own.
     """
     tool = words_in((node.attributes.get("tool_name") or "").lower().replace("_", " "))
-    keys = [
-        word
-        for field in fields_of(node, shown)
-        if field.value.lower() == identifier and not field.row
-        for word in field.words
-    ]
-    return any(_begin_alike(key, word) for key in keys for word in tool)
+    naming = [field for field in fields_of(node, shown) if field.value.lower() == identifier]
+    keys = [word for field in naming if not field.row for word in field.words]
+    return any(field.words == ("id",) for field in naming) or any(
+        _begin_alike(key, word) for key in keys for word in tool
+    )
 
 
 def _begin_alike(word: str, other: str) -> bool:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from api.previous_values import previous_value
 from api.record_fields import (
     Field,
     Shown,
@@ -20,11 +19,14 @@ from api.record_fields import (
     outcomes_of,
     said_by,
 )
+from api.record_history import as_asked, has_failed, is_as_found, is_former
+from api.retrieval.durations import duration_text
 from api.retrieval.plan import Operator, Plan
 from api.retrieval.story_result import StoryAnswer
 from api.retrieval.story_terms import VALUES
 from api.schemas import Node
-from enrichment.event_kinds import FAILED, EventKind
+from enrichment.act_names import is_reader
+from enrichment.event_kinds import EventKind
 from enrichment.stems import same_root, stem_in, stems_of, telling_stems_of, words_in
 from enrichment.vocabulary import STOP_WORDS, word_set
 
@@ -44,8 +46,8 @@ def value_of(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
         evidence: ids of the events that prove the answer.
         shown: what is shown.
     """
-    read = _WAYS.get(plan.operator)
-    return None if read is None or plan.lasting else read(plan, evidence, shown)
+    read = _lasted if plan.lasting else _WAYS.get(plan.operator)
+    return None if read is None else read(plan, evidence, shown)
 
 
 # -- how many --------------------------------------------------------------------------------------
@@ -118,7 +120,7 @@ _WHICH: Final = re.compile(
 )
 """Its noun may be what did it: "which carrier took the order"."""
 _HOW_MUCH: Final = re.compile(
-    r"^\W*(?:and\s+)?(?:how\s+much\s+(?:\w+\s+)?(?:did|does|do|was|were|has|have|is|are)\b|"
+    r"^\W*(?:and\s+)?(?:how\s+much\s+(?:of\s+(?:the\s+)?\S+\s+|\w+\s+)?(?:did|does|do|was|were|has|have|is|are)\b|"
     r"what\s+(?:did|does|do|will)\s.*\s(?:cost|spend)\b)",
     re.IGNORECASE,
 )
@@ -150,10 +152,25 @@ _SAME: Final = {
     stem_in(one): stem_in(other)
     for one, other in (
         *(("state", "status"), ("total", "amount"), ("price", "amount"), ("cost", "amount")),
-        *(("sum", "amount"), ("fee", "amount")),
+        *(("sum", "amount"), ("fee", "amount"), ("celsius", "temperature")),
+        *(("fahrenheit", "temperature"), ("kelvin", "temperature")),
     )
 }
 """Words of which records have one or the other."""
+_UNITS_MS: Final = {
+    name: ms
+    for names, ms in (
+        *(
+            ("ms millis milliseconds", 1),
+            ("s sec secs seconds", 1_000),
+            ("min mins minutes", 60_000),
+        ),
+        *(("h hours", 3_600_000), ("days", 86_400_000)),
+    )
+    for name in names.split()
+}
+_LENGTHS: Final = word_set("duration elapsed runtime took time total")
+"""Stand before a unit in the name of a field that says how long something took."""
 
 
 def _noun(match: re.Match[str]) -> str:
@@ -169,27 +186,31 @@ def _stated(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
         return _measured(match["measure"].lower(), _fields(plan, evidence, shown))
     before, _, behind = _OF.sub("\0", plan.topic, count=1).partition("\0")
     attribute = behind if re.search(r"['\u2019]s\s", plan.topic) else before
-    first = _called(_meanings(attribute), _fields(plan, evidence, shown), plan)
-    if first is None or plan.operator is Operator.VALUE_AT:
-        return _value(first)
-    newest = _newest(first, _meanings(attribute), plan, shown)
-    if plan.operator is Operator.VALUE or newest.value != first.value:
-        return _value(newest if plan.operator is Operator.VALUE else first)
-    return _value(previous_value(newest, plan.timeless, shown))
+    return _told(_called(_meanings(attribute), _fields(plan, evidence, shown), plan), plan, shown)
 
 
-def _newest(first: Field, wanted: frozenset[str], plan: Plan, shown: Shown) -> Field:
-    """The field in the newest of the records that say all that the first one says of a question."""
-    since, best = shown.events[first.node_id].provenance.occurred_at or "", first
-    for node in _saying_as_much(shown.events[first.node_id], plan, shown):
-        at = node.provenance.occurred_at or ""
-        is_record = node.attributes.get("kind") == EventKind.RESULT
-        if not is_record or at <= since:
-            continue
-        meant = of_meant_row(fields_of(node, shown), plan.timeless)
-        if (newer := _called(wanted, meant, plan)) is not None:
-            since, best = at, newer
-    return best
+def _told(field: Field | None, plan: Plan, shown: Shown) -> Value | None:
+    """What a field says, as it is asked: now, unless a time is named, or before that."""
+    if field is None:
+        return None
+    if is_as_found(plan):
+        return Value(field.value, [field.node_id])
+    stated = as_asked(field, plan, shown)
+    return stated and Value(stated.value, list(dict.fromkeys((stated.node_id, field.node_id))))
+
+
+def brought_up_to_date(value: Any, plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
+    """A value that the first event states as a field, as the records of the same thing go on.
+
+    None: it is no field of a record.
+    """
+    head = shown.events.get(evidence[0]) if evidence else None
+    if head is None or plan.operator not in (*VALUES, Operator.SEARCH):
+        return None
+    if head.attributes.get("kind") not in (EventKind.RESULT, EventKind.CALL):
+        return None
+    fields = [field for field in fields_of(head, shown) if field.value == value]
+    return _told(fields[0], plan, shown) if len(fields) == 1 else None
 
 
 def _saying_as_much(first: Node, plan: Plan, shown: Shown) -> Iterator[Node]:
@@ -197,13 +218,9 @@ def _saying_as_much(first: Node, plan: Plan, shown: Shown) -> Iterator[Node]:
     told = telling_stems_of(plan.timeless) & stems_of(said_by(first, shown))
     outcomes = outcomes_of(shown.events)
     for node in islice(shown.events.values(), _FIRST_EVENTS):
-        failed = _failed(node) or _failed(outcomes.get(node.node_id, node))
+        failed = has_failed(node) or has_failed(outcomes.get(node.node_id, node))
         if not failed and told <= stems_of(said_by(node, shown)):
             yield node
-
-
-def _value(field: Field | None) -> Value | None:
-    return None if field is None else Value(field.value, [field.node_id])
 
 
 def each_of(plan: Plan, evidence: list[str], shown: Shown) -> list[str]:
@@ -229,18 +246,64 @@ def _asked_by_name(plan: Plan, evidence: list[str], shown: Shown) -> Value | Non
     fields = _fields(plan, evidence, shown)
     if match := _WHICH.match(plan.timeless):  # of several, "which films", none is the answer
         noun = _noun(match)
-        words = frozenset(words_in(noun.lower()))
-        of_noun = (field for field in fields if not words.isdisjoint(field.words))
-        return _value(_called(_meanings(noun), of_noun, plan))
+        words = frozenset(map(_meaning, words_in(noun.lower())))
+        of_noun = (field for field in fields if not words.isdisjoint(map(_meaning, field.words)))
+        return _told(_called(_meanings(noun), of_noun, plan), plan, shown)
     if _HOW_MUCH.match(plan.timeless):
         amounts = [field for field in fields if _AMOUNT.fullmatch(field.value)]
-        return _value(_called(_meanings("amount"), amounts, plan)) or _done(plan, amounts)
+        return _told(
+            _called(_meanings("amount"), amounts, plan) or _done(plan, amounts), plan, shown
+        )
     if _HOW_MANY.match(plan.timeless):
-        for node in _records(plan, evidence, shown):
-            meant = of_meant_row(fields_of(node, shown), plan.timeless)
-            if (number := _number(plan, meant)) is not None:
-                return Value(int(number.value), [number.node_id, *evidence])
+        number = _of_stock(plan, evidence, shown) or next(_numbers(plan, evidence, shown), None)
+        return number and Value(int(number.value), [number.node_id, *evidence])
     return None
+
+
+_HAVING: Final = re.compile(
+    r"(?<!\w)(?:do|does)\s+(?:we|i|you|they|he|she|\S+)\s+(?:still\s+|now\s+)*have(?!\w)|"
+    r"(?<!\w)(?:are|is)\s+(?:there|left|available|in\s+stock)(?!\w)",
+    re.IGNORECASE,
+)
+_STOCK: Final = word_set("stock left remaining available hand stored balance inventory")
+"""Stand in the name of a field that says how many of something there are."""
+
+
+def _of_stock(plan: Plan, evidence: list[str], shown: Shown) -> Field | None:
+    """How many there are, where that is asked: what is in stock, or what a tool counted.
+
+    How many were ordered, moved or sold is of what was done, and says not how many there are.
+    """
+    if not _HAVING.search(plan.timeless):
+        return None
+    called, others = [], []
+    for node in _records(plan, evidence, shown):
+        meant = [*of_meant_row(fields_of(node, shown), plan.timeless)]
+        rows = {field.row for field in meant if is_echo(field, plan.timeless)}
+        called += [
+            field
+            for field in meant
+            if _NUMBER.fullmatch(field.value)
+            and not _STOCK.isdisjoint(field.words)
+            and (not rows or field.row in rows)
+        ][:1]
+        if (number := _number(plan, meant)) is not None:
+            looks = is_reader(node.attributes.get("tool_name") or "")
+            others.append(((not looks, not _OF_AN_ORDER.isdisjoint(number.words)), number))
+    others.sort(key=lambda one: one[0])
+    return next(iter([*called, *(number for _, number in others)]), None)
+
+
+_OF_AN_ORDER: Final = word_set("quantity qty")
+"""Names of fields that say how many of something are to be had, not how many there are."""
+
+
+def _numbers(plan: Plan, evidence: list[str], shown: Shown) -> Iterator[Field]:
+    """The numbers that a question asks for, of each record that has one."""
+    for node in _records(plan, evidence, shown):
+        meant = of_meant_row(fields_of(node, shown), plan.timeless)
+        if (number := _number(plan, meant)) is not None:
+            yield number
 
 
 def _measured(measure: str, fields: Iterable[Field]) -> Value | None:
@@ -252,26 +315,45 @@ def _measured(measure: str, fields: Iterable[Field]) -> Value | None:
     return None
 
 
-def _done(plan: Plan, amounts: Iterable[Field]) -> Value | None:
-    """How much of what was done: `freed_gb: 38` says how much was freed."""
-    question = stems_of(plan.timeless)
+def _done(plan: Plan, amounts: Iterable[Field]) -> Field | None:
+    """How much of what was done: `freed_gb: 38` says how much was freed, `spent_eur` was spent."""
+    question = telling_stems_of(plan.timeless)
     for field in amounts:
-        if any(word.endswith("ed") and stem_in(word) in question for word in field.words):
-            return Value(field.value, [field.node_id])
+        said = sum(stem_in(word) in question for word in field.words)
+        if said and said >= len(field.words) - _BESIDE and not is_echo(field, plan.timeless):
+            return field
+    return None
+
+
+def _lasted(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
+    """How long it took by the record of what the question names: `minutes: 112`.
+
+    That counts more than when its events were told.
+    """
+    identifiers = identifiers_in(plan.timeless)
+    for node in holding(identifiers, shown) if plan.operator is Operator.TIME else ():
+        for field in () if has_failed(node) else fields_of(node, shown):
+            *before, unit = field.words
+            is_length = unit in _UNITS_MS and _LENGTHS.issuperset(before)
+            if is_length and re.fullmatch(r"\d+(?:\.\d+)?", field.value):
+                lasted = duration_text(round(float(field.value) * _UNITS_MS[unit]))
+                return Value(lasted, [node.node_id, *evidence])
     return None
 
 
 def _called(wanted: frozenset[str], fields: Iterable[Field], plan: Plan) -> Field | None:
-    """The first field of that name, or whose name is part of it, or holds it.
+    """The field of that name, or whose name is part of it, or holds it; the first of the best.
 
     What the question says itself is no answer to it.
     """
+    best: Field | None = None
+    most = 0
     for field in fields if wanted else ():
         key = frozenset(map(_meaning, field.words))
         is_called = key <= wanted or (wanted <= key and len(key) <= len(wanted) + _BESIDE)
-        if is_called and not is_echo(field, plan.timeless):
-            return field
-    return None
+        if is_called and len(key & wanted) > most and not is_echo(field, plan.timeless):
+            best, most = field, len(key & wanted)
+    return best
 
 
 def _meanings(text: str) -> frozenset[str]:
@@ -313,10 +395,12 @@ _OF_NEARLY: Final = VALUES | {Operator.SEARCH, Operator.ACTOR}
 def _when(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
     """When, as `due: 2026-12-12` says more of when something is due than when that was said."""
     named = _of_what(plan, evidence, shown, marks=_WHEN, form=_DATE)
-    return named if named is not None or not plan.ahead else _only_date(plan, evidence, shown)
+    if not (plan.ahead or is_former(plan)):
+        return named and Value(named.value, [named.node_id, *evidence])
+    return _told(named or _only_date(plan, evidence, shown), plan, shown)
 
 
-def _only_date(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
+def _only_date(plan: Plan, evidence: list[str], shown: Shown) -> Field | None:
     """The only date in the newest record of what is asked about.
 
     That is one which holds the identifiers, or says as much of the question as the first event.
@@ -326,7 +410,7 @@ def _only_date(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
         about = [
             node
             for node in holding(identifiers, shown)
-            if is_record_of(node, identifiers[0], shown) and not _failed(node)
+            if is_record_of(node, identifiers[0], shown) and not has_failed(node)
         ]
     else:
         about = [] if first is None else [*_saying_as_much(first, plan, shown)]
@@ -335,17 +419,16 @@ def _only_date(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
         meant = of_meant_row(fields_of(node, shown), plan.timeless)
         dates = [field for field in meant if _DAY.fullmatch(field.value)]
         if len({field.value for field in dates}) == 1:
-            return Value(dates[0].value, [node.node_id, *evidence])
+            return dates[0]
     return None
 
 
 def _who(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
     """Who, as `approved_by: Marta Oss` says more of who approved than whose call it was."""
-    return (
-        _of_what(plan, evidence, shown, marks=_BY, form=_NAMED)
-        or _said_by_a_person(plan, shown)
-        or _by_role(plan, evidence, shown)
-    )
+    named = _of_what(plan, evidence, shown, marks=_BY, form=_NAMED)
+    if named is not None:
+        return Value(named.value, [named.node_id, *evidence])
+    return _said_by_a_person(plan, shown) or _by_role(plan, evidence, shown)
 
 
 def _of_what(
@@ -355,7 +438,7 @@ def _of_what(
     *,
     marks: frozenset[str],
     form: re.Pattern[str],
-) -> Value | None:
+) -> Field | None:
     topic = stems_of(plan.topic)
     for field in _fields(plan, evidence, shown):
         of_what = [stem_in(w) for w in field.words if w not in marks] or [*field.words]
@@ -363,7 +446,7 @@ def _of_what(
         marked = plan.operator is Operator.TIME or field.words[-1] in marks
         marked |= _WHOEVER.fullmatch(field.words[-1]) is not None
         if is_meant and marked and form.fullmatch(field.value):
-            return Value(field.value, [field.node_id, *evidence])
+            return field
     return None
 
 
@@ -392,7 +475,7 @@ def _by_role(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
     identifiers = identifiers_in(plan.timeless)
     first = [] if identifiers else [shown.events.get(one) for one in evidence[:1]]
     for node in (*holding(identifiers, shown), *filter(None, first)):
-        fields = [] if _failed(node) else fields_of(node, shown)
+        fields = [] if has_failed(node) else fields_of(node, shown)
         if _CARES.search(plan.timeless):
             who = [field for field in fields if not _CARING.isdisjoint(field.words)]
         elif any(_STATES.issuperset(f.words) and is_echo(f, plan.timeless) for f in fields):
@@ -448,7 +531,9 @@ def _records(plan: Plan, evidence: list[str], shown: Shown) -> Iterator[Node]:
     met: set[str] = set()
     for node in (first, *(same if first.attributes.get("tool_name") else ()), *about):
         outcome = outcomes.get(node.node_id, node)
-        if node.node_id not in met and (plan.failed or not (_failed(node) or _failed(outcome))):
+        if node.node_id not in met and (
+            plan.failed or not (has_failed(node) or has_failed(outcome))
+        ):
             yield node
         met.add(node.node_id)
 
@@ -458,10 +543,6 @@ def _is_near(node: Node, first: Node) -> bool:
     beside = node.provenance.session_id == first.provenance.session_id
     share = _NEARLY_BESIDE if beside else _NEARLY
     return node.scores.relevance_score >= share * first.scores.relevance_score
-
-
-def _failed(node: Node) -> bool:
-    return node.attributes.get("status") in FAILED
 
 
 def _whose(node: Node) -> tuple[Any, Any]:

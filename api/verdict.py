@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from api.record_fields import Shown, said_by, summary_of
-from api.record_values import counted, each_of, value_of
+from api.record_values import brought_up_to_date, counted, each_of, value_of
 from api.retrieval.intent import PERSONAL
 from api.retrieval.narrative import AnswerHead
 from api.retrieval.plan import Operator
@@ -91,6 +91,8 @@ def answer_of(
         recorded := value_of(story.plan, evidence, shown)
     ):
         value, evidence = recorded.value, list(dict.fromkeys((*recorded.evidence, *evidence)))
+    elif newer := brought_up_to_date(value, story.plan, evidence, shown):
+        value, evidence = newer.value, list(dict.fromkeys((*newer.evidence, *evidence)))
     if story.plan.operator is Operator.PROMISE and value is None:
         value, evidence = _promised(evidence, shown)
     if value is None and story.type == "list":

@@ -115,7 +115,7 @@ def _by_stories(
         return nearest_first(answer, is_before=plan.operator is Operator.BEFORE)
     answer = story_answer(stories, terms, plan, now_ms=asking.now_ms, zone=asking.zone)
     is_blank = plan.operator is Operator.SEARCH and not terms.stems
-    is_unheard = acts and answer.decides and is_unheard_of(stories, terms, answer.order[0])
+    is_unheard = acts and answer.decides and is_unheard_of(stories, terms, plan, answer.order[0])
     if is_blank or is_unheard:
         answer = answer._replace(confidence=0.0)
     return answer

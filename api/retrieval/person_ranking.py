@@ -15,6 +15,7 @@ import numpy
 from api.retrieval.fact_words import WISHES, asked_as, in_words_of_records, question_stems, says_all
 from api.retrieval.personal import (
     Known,
+    Line,
     Topic,
     lines_answer,
     others_lines,
@@ -23,6 +24,7 @@ from api.retrieval.personal import (
     wish_lines,
 )
 from api.retrieval.persons import (
+    THEMSELVES,
     WHO_ASKS,
     PersonAsked,
     Persons,
@@ -39,10 +41,12 @@ from enrichment.names import canonical_name
 from enrichment.stems import stem_in, stems_of, words_in
 from pipelines.columns.reads import Wanted
 from pipelines.columns.records import Stories
+from projections.schema import EDGES, MAX_WEIGHT
 
 OVERRULED: Final = 0.15
 """So much more than a wish, and a remark that stories told first is asked for instead."""
-NO_TOPIC: Final = Topic(frozenset(), {}, {})
+NO_TOPIC: Final = Topic(frozenset(), {}, dict.fromkeys(EDGES, MAX_WEIGHT))
+"""All that is known of somebody is asked for."""
 _ASKS_OTHERWISE: Final = re.compile(
     r"^\W*(?:why|when|since|until|how\s+(?!old)|is|are|does|do|did|can|am|has|have)\b"
     r"|\b(?:not|n't|never|before|used|did|had|former|previous|said|say|told|tell)\b"
@@ -51,6 +55,7 @@ _ASKS_OTHERWISE: Final = re.compile(
 )
 """What a fact that holds does not answer by what it leads to."""
 _OF_WHO_ASKS: Final = frozenset(map(stem_in, WHO_ASKS))
+_ASKS_WHO: Final = re.compile(r"^\W*who\s+(?:is|are|was|were)\b", re.IGNORECASE)
 SAID_ENOUGH: Final = 0.5
 """Share of the words of a question by which something is known to be what it asks for."""
 _BY_THE_WAY: Final = frozenset(
@@ -67,11 +72,12 @@ def profile_of(persons: Persons, question: PersonAsked, answer: StoryAnswer) -> 
     if person is None:
         return answer
     if not (is_told or question.asking.intent or terms.identifiers):
-        told = _of_talk(persons, answer, person)
+        told = _of_talk(persons, question, answer, person)
         is_all = frozenset(terms.stems) <= _stems_of_names(person) | _OF_WHO_ASKS
         lines = profile_lines(person, NO_TOPIC) if is_all else []
-        is_known = told.confidence >= persons.threshold
-        return lines_answer(told.plan, lines) if lines and not is_known else told
+        if lines and told.confidence < persons.threshold:
+            return lines_answer(told.plan, lines)
+        return _with_lines(told, lines) if lines and _is_of_who_asks(question) else told
     is_called_so = not person.names.isdisjoint(map(canonical_name, terms.identifiers))
     if not (is_told or question.asking.intent or is_called_so):
         return answer  # records of something else
@@ -80,36 +86,60 @@ def profile_of(persons: Persons, question: PersonAsked, answer: StoryAnswer) -> 
         return answer
     if not (is_told or is_called_so):
         return lines_answer(answer.plan, lines)
-    answer = answer._replace(
-        value=[line.text for line in lines], evidence=[line.event_id for line in lines]
-    )
+    answer = _valued(answer, lines)
     if not is_told:
         return answer  # the record of them stays in front
     return _ordered(answer, _in_profile(persons, question, answer, person))
 
 
-def _of_talk(persons: Persons, answer: StoryAnswer, person: Known) -> StoryAnswer:
-    """Who somebody is to others, where people talk; else what was done by and for them."""
-    lines = [] if answer.decides else others_lines(person)
+def _of_talk(
+    persons: Persons, question: PersonAsked, answer: StoryAnswer, person: Known
+) -> StoryAnswer:
+    """Who somebody is to others, where people talk, or where that is what is asked.
+
+    Else what was done by and for them.
+    """
+    asks_who = _ASKS_WHO.match(question.asking.query) is not None
+    lines = others_lines(person) if asks_who or not answer.decides else []
     if not lines:
         return answer
     lines += profile_lines(person._replace(of_others=()), NO_TOPIC)
+    answer = answer._replace(confidence=max(answer.confidence, persons.threshold))
+    if answer.decides:
+        return _with_lines(answer, lines)
+    return _valued(answer, lines)
+
+
+def _valued(answer: StoryAnswer, lines: Sequence[Line]) -> StoryAnswer:
+    """The answer with lines for its value, each proved by its event."""
     return answer._replace(
-        confidence=max(answer.confidence, persons.threshold),
-        value=[line.text for line in lines],
-        evidence=[line.event_id for line in lines],
+        value=[line.text for line in lines], evidence=[line.event_id for line in lines]
     )
+
+
+def _with_lines(answer: StoryAnswer, lines: Sequence[Line]) -> StoryAnswer:
+    """The same, with the events that prove them in front."""
+    front = (line.event_id for line in lines)
+    return _ordered(_valued(answer, lines), list(dict.fromkeys([*front, *answer.order])))
+
+
+def _is_of_who_asks(question: PersonAsked) -> bool:
+    """Whether a question asks about whoever puts it, in so many words."""
+    return not THEMSELVES.isdisjoint(words_in(question.asking.query.lower()))
 
 
 def stated_by_fact(persons: Persons, question: PersonAsked, answer: StoryAnswer) -> StoryAnswer:
     """What a fact of whom it is asked about says, where it says all of it and no act answers.
 
-    Of an answer that is known it says the value, where it was told by the event that is the answer.
+    What somebody told of themselves is meant before what was done, where they ask about themselves:
+    "who is my deputy?" asks for no act, and never for who asks.
     """
     query = question.asking.query
-    is_known = answer.decides and answer.confidence >= persons.threshold
-    of_asker = not _OF_WHO_ASKS.isdisjoint(stems_of(query))
-    if answer.value is not None or _ASKS_OTHERWISE.search(query) or (is_known and not of_asker):
+    of_who_asks = _is_of_who_asks(question)
+    is_known = answer.decides and answer.confidence >= persons.threshold and not of_who_asks
+    has_value = answer.value is not None
+    has_value &= not (of_who_asks and question.plan.operator is Operator.ACTOR)
+    if is_known or has_value or _ASKS_OTHERWISE.search(query):
         return answer
     person = known_of(persons, question)
     if person is None:
@@ -122,7 +152,6 @@ def stated_by_fact(persons: Persons, question: PersonAsked, answer: StoryAnswer)
         for fact in person.facts
         if any(says_all(stem, fact.properties["relation"], fact.target.name) for stem in stems)
         and not stems_of(fact.target.name) <= stems[0]  # it says more than the question
-        and (not is_known or fact.properties["event_id"] == answer.order[0])
     ]
     if not best:
         return answer

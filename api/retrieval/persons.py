@@ -52,6 +52,8 @@ WHO_ASKS: Final = word_set(
     "caller person"
 )
 """Words for somebody who is not named: whose session it is."""
+THEMSELVES: Final = word_set("i me my mine we us our ours")
+"""By which whoever asks speaks of themselves."""
 T = TypeVar("T")
 
 
@@ -187,15 +189,20 @@ def _trait(node: GraphNode) -> Trait:
 
 
 def meant_by(persons: Persons, question: PersonAsked) -> list[EntityName]:
-    """The entities of the person whom a question names, else of whose session it is."""
-    reads, words = persons.reads, set(words_in(question.asking.query.lower()))
+    """The entities of the person whom a question names, else of whose session it is.
+
+    Who asks about themselves writes another's name as one: "my doctor" is not somebody called so.
+    """
+    query = question.asking.query
+    reads, words = persons.reads, set(words_in(query.lower()))
+    naming = words if words.isdisjoint(THEMSELVES) else set(words_in(_as_names(query).lower()))
     ids = [seed.entity_id for seed in persons.seeds[:MAX_MEANT]]
     user_id = persons.scope.user_id
     own_id = None if user_id is None else user_entity_id(persons.scope.tenant, user_id)
     groups = _groups(reads, ids if own_id is None else [*ids, own_id])
     best: tuple[tuple[int, bool], list[EntityName]] = ((0, False), [])
     for members in groups.values():
-        named = max((_named(member, words) for member in members), default=0)
+        named = max((_named(member, naming) for member in members), default=0)
         # of several who are called so it is the one in whose view it is asked
         score = (named, own_id is not None and _has(members, own_id))
         if named and score > best[0] and any(map(_is_person, members)):
@@ -208,6 +215,12 @@ def meant_by(persons: Persons, question: PersonAsked) -> list[EntityName]:
     if is_unnamed and own_id is not None:
         return next((all_ for all_ in groups.values() if _has(all_, own_id)), [])
     return best[1]
+
+
+def _as_names(query: str) -> str:
+    """The words of a question that are written as names or identifiers."""
+    _, *words = query.split()
+    return " ".join(word for word in words if not word.islower() or not word.isalpha())
 
 
 def _has(members: Iterable[EntityName], own_id: str) -> bool:

@@ -141,6 +141,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
         (
             r"(?:what|which(?:\s+\w+)?)\s+(?:was|were|did)\b(?=.*\b(?:before\s+(?:the\s+)?(?:last|latest|most\s+recent|recent|that|this)?\s*(?:change|update|switch|edit|correction|move|it\s+was\s+(?:changed|updated|set))|previously|formerly|use[d]?\s+to\s+be|until\s+(?:it\s+was\s+|the\s+)?(?:changed|change|update|updated|switched|replaced)))",
             r"^\W*(?:what|which|where)\s+(?:was|were)(?=\s[^?]*\w\s+before\W*$)",
+            r"^\W*(?:what|which)\s+(?:was|were)(?=\s+(?!done\b|going\b|said\b|happening\b)[^?]*\w\s+before\s+(?:it|this|that|they|we|i)\s+(?:was|were|got|had)\b)",
             r"before\s+(?:the\s+)?(?:last|latest|most\s+recent|recent)\s+(?:change|update|switch|edit|correction|move)",
             r"before\s+(?:it|this|that|they)\s+(?:was|were|got)\s+(?:last\s+)?(?:changed|updated|set|switched|replaced|corrected)",
             r"until\s+(?:it\s+was|the)\s+(?:last\s+)?(?:changed?|updated?|switched?|replaced)",

@@ -53,19 +53,21 @@ def reason_stated(stories: Stories, features: Features, terms: StoryTerms, best:
     heard = telling & numpy.array([is_heard_of(stories, place) for place in range(len(telling))])
     if not terms.stems or not 2 * heard.sum() >= telling.sum():
         return None
-    own = stories.counts[:, heard] > 0
+    holds = stories.counts[:, heard] > 0
     rarity = numpy.log1p(stories.total / numpy.maximum(stories.holding[heard], 1))
     _, story = numpy.unique(stories.story, return_inverse=True)
-    said = numpy.zeros((int(story.max()) + 1, own.shape[1] + stories.holds.shape[1]), dtype=bool)
-    numpy.logical_or.at(said, story, numpy.hstack([own, stories.holds]))
-    covered = said[:, : own.shape[1]] @ rarity
+    of_story = numpy.zeros(
+        (int(story.max()) + 1, holds.shape[1] + stories.holds.shape[1]), dtype=bool
+    )
+    numpy.logical_or.at(of_story, story, numpy.hstack([holds, stories.holds]))
+    covered = of_story[:, : holds.shape[1]] @ rarity
     giving = (stories.marks > 0) & ~stories.asks & ~stories.failed & features.within
-    giving &= own.any(axis=1) & said[story, own.shape[1] :].all(axis=1)
+    giving &= holds.any(axis=1) & of_story[story, holds.shape[1] :].all(axis=1)
     giving &= covered[story] >= max(covered[story[best]], rarity.sum() / 2)
     places = numpy.flatnonzero(giving)
     if not len(places):
         return None
-    order = numpy.lexsort((-stories.occurred_ms[places], -(own @ rarity)[places]))
+    order = numpy.lexsort((-stories.occurred_ms[places], -(holds @ rarity)[places]))
     return int(places[order[0]])
 
 

@@ -244,8 +244,8 @@ class _Opening:
 
     def _names(self, rows: Iterable[int], least: float = 0.0) -> frozenset[str]:
         entities, mentions = self._view.tenant.entities.all, self._view.tenant.mentions
-        found = (one for row in rows for one in mentions.targets(row))
-        targets = {target for target, score in found if score >= least}
+        mentioned = (one for row in rows for one in mentions.targets(row))
+        targets = {target for target, score in mentioned if score >= least}
         names = (entities[target].canonical_name or "" for target in targets)
         return frozenset(name for name in names if any(map(str.isdigit, name)))
 

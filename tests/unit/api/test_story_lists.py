@@ -230,9 +230,9 @@ def test_what_is_done_may_be_the_verb_itself() -> None:
     ],
 )
 def test_what_failed_may_be_told_in_other_words(kind: str, said: str, is_unheard: bool) -> None:
-    _, terms, stories = asked("How many times did the lift block the door?")
+    plan, terms, stories = asked("How many times did the lift block the door?")
     stories.add(0, kind, said, tool="run")
-    assert is_unheard_of(stories.stories(), terms, "0") is is_unheard
+    assert is_unheard_of(stories.stories(), terms, plan, "0") is is_unheard
 
 
 def test_sessions_are_listed_by_the_number_of_what_they_are_about() -> None:

@@ -1,0 +1,184 @@
+"""What records said of one thing, one after another: what it is now, what it was before. Pure.
+
+Of several records of a thing the newest says what is, however the question was found: a table that
+was reserved and moved twice stands where the last of them put it. What it was before is the last
+value that was another one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from api.record_fields import (
+    Field,
+    Shown,
+    fields_of,
+    identifiers_in,
+    is_echo,
+    of_meant_row,
+    outcomes_of,
+    said_by,
+)
+from api.retrieval.plan import Operator, Plan
+from api.schemas import Node
+from enrichment.event_kinds import FAILED, EventKind
+from enrichment.stems import stems_of, telling_stems_of
+
+_FORMER: Final = re.compile(
+    r"(?<!\w)before(?:\W*$|(?=\s+(?:it|that|this|they|he|she|i|we|you|the|my|our|his|her|their)\b))",
+    re.IGNORECASE,
+)
+_AT_FIRST: Final = re.compile(r"(?<!\w)(?:originally|initially|at\s+first)(?!\w)", re.IGNORECASE)
+_IN_PAST: Final = re.compile(r"(?<!\w)(?:was|were|did|had)(?!\w)", re.IGNORECASE)
+_NEVER_FORMER: Final = frozenset((Operator.BEFORE, Operator.AFTER, Operator.WINDOW))
+_IDENTIFIER: Final = re.compile(r"(?=\D*\d)(?=.*[^\W\d_])[\w./#:-]{2,60}")
+_DATE: Final = re.compile(r"\d{4}-\d\d(?:-\d\d)?(?:[T ].*)?")
+_FROM_TO: Final = re.compile(
+    r"(?<!\w)from\s+(?P<old>\S+(?:\s\S+){0,3}?)\s+to\s+(?P<new>\S+(?:\s\S+){0,3}?)(?=[\s.,;:!?)]|$)",
+    re.IGNORECASE,
+)
+_WORDS_MORE: Final = 1
+"""Words that a name may have more than another one for the same."""
+_STATES: Final = (EventKind.RESULT, EventKind.OTHER, EventKind.CALL)
+"""Kinds of events that state what is: of a call what it asked for, where it worked."""
+
+
+class Stated(NamedTuple):
+    """A value of a thing, the event that says it, and when that was."""
+
+    value: str
+    node_id: str
+    at: str
+
+
+def is_former(plan: Plan) -> bool:
+    """Whether a question asks what something was before it was changed."""
+    if plan.operator in _NEVER_FORMER:
+        return False
+    return plan.operator is Operator.VALUE_BEFORE or _FORMER.search(plan.timeless) is not None
+
+
+def is_as_found(plan: Plan) -> bool:
+    """Whether what was found is the answer, whatever was said later.
+
+    A question may name a time, or ask how something went: "which film was used?".
+    """
+    if plan.operator is Operator.VALUE_AT or plan.spans:
+        return True
+    in_past = plan.operator is Operator.SEARCH and _IN_PAST.search(plan.timeless) is not None
+    return in_past and not (is_former(plan) or is_known_first(plan))
+
+
+def is_known_first(plan: Plan) -> bool:
+    """Whether a question asks what something was to begin with."""
+    return _AT_FIRST.search(plan.timeless) is not None
+
+
+def has_failed(node: Node) -> bool:
+    """Whether an event is a failure."""
+    return node.attributes.get("status") in FAILED
+
+
+def as_asked(first: Field, plan: Plan, shown: Shown) -> Stated | None:
+    """What a field of a thing says now, or said at the time that a question means.
+
+    Args:
+        first: the field of the record that was found.
+        plan: of the question.
+        shown: all that may say it, too.
+
+    Returns:
+        None: it is asked what it was before, and nothing says that it was ever another.
+    """
+    told = history(first, plan, shown)
+    if is_known_first(plan):
+        return told[0]
+    if not is_former(plan):
+        return told[-1]
+    others = [one for one in told if one.value != told[-1].value]
+    return others[-1] if others else _in_a_sentence(told[-1], plan, shown)
+
+
+def _in_a_sentence(now: Stated, plan: Plan, shown: Shown) -> Stated | None:
+    """What a sentence says, as "the rent goes from 1450 to 1510" does where it is 1510 now."""
+    question = telling_stems_of(plan.timeless)
+    for node in shown.events.values():
+        text = said_by(node, shown)
+        for match in _FROM_TO.finditer(text):
+            is_now = match["new"].rstrip(".,;:!?)").lower() == now.value.lower()
+            if is_now and question & telling_stems_of(text):
+                return Stated(match["old"], node.node_id, _at(node))
+    return None
+
+
+def history(first: Field, plan: Plan, shown: Shown) -> Sequence[Stated]:
+    """The values of a field of one thing in the order of time; of the found one at least."""
+    record = shown.events[first.node_id]
+    outcomes = outcomes_of(shown.events)
+    question = telling_stems_of(plan.timeless)
+    told = question & stems_of(said_by(record, shown))
+    named = identifiers_in(plan.timeless)
+    key = None if named else _key(first, record, outcomes.get(record.node_id), plan, shown=shown)
+    found = {first.node_id: Stated(first.value, first.node_id, _at(record))}
+    if key is None and not (named or (told and plan.operator is Operator.VALUE)):
+        return [*found.values()]
+    for node in shown.events.values():
+        if node.node_id in found or not _states(node, outcomes.get(node.node_id)):
+            continue
+        if key is None and not told <= stems_of(said_by(node, shown)):
+            continue
+        fields = of_meant_row(fields_of(node, shown), plan.timeless)
+        if key is not None and not any(_is_same(field, key) for field in fields):
+            continue
+        if (same := _called_alike(first, fields)) is not None:
+            found[node.node_id] = Stated(same.value, node.node_id, _at(node))
+    return sorted(found.values(), key=lambda one: one.at)
+
+
+def _called_alike(first: Field, fields: Iterable[Field]) -> Field | None:
+    """The field of the same name, or else of one with a word more or less: `limit_eur`."""
+    words = frozenset(first.words)
+    alike = [
+        field for field in fields if len(words.symmetric_difference(field.words)) <= _WORDS_MORE
+    ]
+    held = [field for field in alike if words <= {*field.words} or words >= {*field.words}]
+    return next((field for field in held if field.words == first.words), next(iter(held), None))
+
+
+def _key(
+    first: Field, record: Node, outcome: Node | None, plan: Plan, *, shown: Shown
+) -> Field | None:
+    """What a record calls the thing that it is of; None: nothing.
+
+    By an identifier, or by what the question calls it: `room: nursery`.
+    """
+    fields = [*fields_of(record, shown)]
+    others = [] if outcome is None else fields_of(outcome, shown)
+    of_row = [field for field in fields if not first.row or field.row in ((), first.row)]
+    named = (field for field in [*of_row, *others] if field.words != first.words)
+    return next((field for field in named if _is_identifier(field)), None) or next(
+        (field for field in of_row if field != first and is_echo(field, plan.timeless)), None
+    )
+
+
+def _is_identifier(field: Field) -> bool:
+    return _IDENTIFIER.fullmatch(field.value) is not None and not _DATE.fullmatch(field.value)
+
+
+def _is_same(field: Field, key: Field) -> bool:
+    """Whether a field names the same thing: an identifier is one under any name."""
+    return field.value == key.value and (field.words == key.words or _is_identifier(key))
+
+
+def _states(node: Node, outcome: Node | None) -> bool:
+    """Whether an event states what is: a call does where it worked."""
+    kind = node.attributes.get("kind")
+    if kind not in _STATES or has_failed(node):
+        return False
+    return kind != EventKind.CALL or (outcome is not None and not has_failed(outcome))
+
+
+def _at(node: Node) -> str:
+    return node.provenance.occurred_at or ""
