@@ -206,10 +206,12 @@ def acts_listed(
     grouped = _grouped(query)
     by_group = grouped in _WHO_ACTED and plan.operator in (Operator.SEARCH, Operator.ACTOR)
     may_list = plan.operator is Operator.SEARCH and _COUNTED_ACTS.match(query)
-    if plan.quoted or not (by_group or may_list or plan.operator is Operator.COUNT):
+    asks_for_acts = plan.operator in (Operator.COUNT, Operator.FAILURES)
+    if plan.quoted or not (by_group or may_list or asks_for_acts):
         return ()
-    if (failed := _failed_acts(plan, terms, session_id)) is not None:
-        return (failed,)
+    failed = _failed_acts(plan, terms, session_id)
+    if failed is not None or plan.operator is Operator.FAILURES:
+        return () if failed is None else (failed,)
     content = _telling(plan.timeless)
     done = _telling(_COUNTED_ACTS.sub("", plan.timeless, count=1))  # what is counted is no verb
     if by_group and grouped is not None:
@@ -236,8 +238,8 @@ def acts_listed(
 
 
 _FAILED_ACTS: Final = re.compile(
-    r"^\W*(?:and\s+)?how\s+many\s+(?P<acts>\w+)(?:\s+(?:have|has|had))?\s+"
-    r"(?:failed|went\s+wrong|did\s+not\s+work)\W*$",
+    r"^\W*(?:and\s+)?(?:how\s+many|which|what)\s+(?P<acts>\w+(?:\s+\w+)?)"
+    r"(?:\s+(?:have|has|had))?\s+(?:failed|went\s+wrong|did\s+not\s+(?:work|go\s+through))\W*$",
     re.IGNORECASE,
 )
 
@@ -245,17 +247,18 @@ _FAILED_ACTS: Final = re.compile(
 def _failed_acts(plan: Plan, terms: StoryTerms, session_id: str) -> ListAsked | None:
     """Acts of one name that failed: "how many deploys failed?" counts those of `deploy_site`."""
     match = _FAILED_ACTS.match(" ".join(plan.timeless.split()))
-    if match is None or match["acts"].lower() in ASKING_WORDS | _OTHER:
+    words = [] if match is None else [*dict.fromkeys(match["acts"].lower().split())]
+    stems = tuple(stem_in(word) for word in words if word not in ASKING_WORDS | _OTHER)
+    if not stems:
         return None
-    verb = stem_in(match["acts"].lower())
     return ListAsked(
         session=session_id,
         only_session=plan.session,
         failed=True,
         windows=plan.spans,
         text=terms.text,
-        words=(verb,),
-        verbs=(verb,),
+        words=stems,
+        verbs=stems,
     )
 
 
@@ -351,6 +354,8 @@ def list_answer(query: str, plan: Plan, listed: Listed) -> StoryAnswer:
         kind = "list"
     elif plan.operator is Operator.CALLS or _says(query, _TOOLS):
         kind, value = "list", names
+    elif plan.operator is Operator.FAILURES:
+        kind = "list"
     worth = [plan.confidence / (1 + place / len(listed.ids)) for place in range(len(listed.ids))]
     return StoryAnswer(
         plan=plan,

@@ -106,7 +106,7 @@ def _acts(view: View, question: ListAsked, words: Sequence[str], chosen: Bits) -
 
 
 def _saying_all(view: View, chosen: Bits, words: Sequence[str], *, failed: bool) -> list[int]:
-    """Of one tool or type what succeeded and says all the words, with its call; calls, if any."""
+    """Of one tool or type calls that worked, or failures: what says all words, with its call."""
     events, table = view.tenant.events, view.tenant.events.table
     rows = numpy.flatnonzero(chosen)
     rows = events.in_time(rows)
@@ -122,7 +122,7 @@ def _saying_all(view: View, chosen: Bits, words: Sequence[str], *, failed: bool)
     done = saying.all(axis=1) & (failures(view)[rows] == failed)
     if has_outcomes:
         done &= ~is_call
-    told: list[int] = numpy.unique(calls[done]).tolist()
+    told: list[int] = numpy.unique((rows if failed else calls)[done]).tolist()
     return told
 
 

@@ -152,7 +152,7 @@ def test_a_time_limits_the_list() -> None:
     ("question", "kind", "value", "evidence"),
     [
         ("Which tools failed?", "list", ["charge", "mail"], TOLD.ids),
-        ("What failed?", "events", None, TOLD.ids),
+        ("What failed?", "list", None, TOLD.ids),
         ("Which tool failed most?", "value", "mail", TOLD.ids),
         ("How many calls failed?", "count", 3, TOLD.ids),
         ("How many tools were called?", "count", 2, TOLD.ids),
