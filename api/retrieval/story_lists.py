@@ -350,11 +350,9 @@ def list_answer(query: str, plan: Plan, listed: Listed) -> StoryAnswer:
         evidence = listed.ids[:1]
     elif plan.operator is Operator.CALLS and names and _says(query, _FIRST_OR_LAST):
         kind, value, evidence = "value", names[0], listed.ids[:1]
-    elif is_sort:
-        kind = "list"
-    elif plan.operator is Operator.CALLS or _says(query, _TOOLS):
+    elif not is_sort and (plan.operator is Operator.CALLS or _says(query, _TOOLS)):
         kind, value = "list", names
-    elif plan.operator is Operator.FAILURES:
+    elif is_sort or plan.operator is Operator.FAILURES:
         kind = "list"
     worth = [plan.confidence / (1 + place / len(listed.ids)) for place in range(len(listed.ids))]
     return StoryAnswer(
