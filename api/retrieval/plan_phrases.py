@@ -578,6 +578,15 @@ ASKING_WORDS: Final = frozenset(
         "someone",
         "anything",
         "something",
+        "promise",
+        "promises",
+        "promised",
+        "commitment",
+        "commitments",
+        "open",
+        "still",
+        "owe",
+        "kept",
     ]
 )
 """Words of a question that say how it asks, or how something ended, and seldom what about."""

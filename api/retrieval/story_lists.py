@@ -312,7 +312,15 @@ def _kinds(query: str, plan: Plan) -> tuple[EventKind, ...] | None:
     return None
 
 
+_SAID_BY_ME: Final = (
+    r"(?:i|we)\s+(?:have\s+|had\s+|ever\s+)*(?:ask(?:ed)?|sa(?:y|id)|t(?:ell|old)|wr(?:ote|ite)|"
+    r"mention(?:ed)?|request(?:ed)?|want(?:ed)?)"
+)
+
+
 def _by_person(query: str) -> bool | None:
+    if _says(query, _SAID_BY_ME):
+        return True
     if _says(query, rf"(?:the|our|this|an?)\s+(?:{_AGENTS})|you"):
         return False
     return True if _says(query, rf"(?:the|our|this|an?)\s+(?:{_PEOPLE})") else None
