@@ -180,5 +180,10 @@ def _states(node: Node, outcome: Node | None) -> bool:
     return kind != EventKind.CALL or (outcome is not None and not has_failed(outcome))
 
 
+def is_settled(node: Node, shown: Shown) -> bool:
+    """Whether an event states what is, or was: of a call what it asked for, where it worked."""
+    return _states(node, outcomes_of(shown.events).get(node.node_id))
+
+
 def _at(node: Node) -> str:
     return node.provenance.occurred_at or ""

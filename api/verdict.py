@@ -8,6 +8,7 @@ from datetime import UTC, tzinfo
 from types import MappingProxyType
 from typing import Any, Final
 
+from api.comparisons import compared, foremost
 from api.record_fields import Shown, said_by, summary_of
 from api.record_values import brought_up_to_date, counted, each_of, value_of
 from api.retrieval.intent import PERSONAL
@@ -76,9 +77,21 @@ def answer_of(
     if not response.meta.answered:
         empty = {"count": 0, "list": []}.get(story.type)
         return Answer(type=story.type, value=empty, evidence=[])
-    value, evidence = story.value, story.evidence
     events = {node.node_id: node for node in response.nodes if node.type == EVENT.label}
     shown = Shown(events, texts)
+    compares = compared(story.plan, story.evidence, shown) or foremost(story.plan, shown)
+    return compares or _told(story, response, summary, shown, zone=zone)
+
+
+def _told(
+    story: StoryAnswer,
+    response: AtlasResponse,
+    summary: str | None,
+    shown: Shown,
+    *,
+    zone: tzinfo,
+) -> Answer:
+    value, evidence, events = story.value, story.evidence, shown.events
     if value is None and summary is not None:
         value = summary
     promised = story.plan.operator is Operator.PROMISE and story.type == "list"

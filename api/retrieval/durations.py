@@ -92,8 +92,7 @@ def stretch(stories: Stories, features: Features, plan: Plan, best: int) -> Arra
         failed = stories.failed & (stories.story == stories.story[best])
         failed &= stories.occurred_ms <= stories.occurred_ms[outcome]
         start = int(numpy.flatnonzero(failed)[0]) if failed.any() else -1
-    ended = start >= 0 and stories.occurred_ms[outcome] > stories.occurred_ms[start]
-    return numpy.array([start, outcome]) if ended else None
+    return numpy.array([start, outcome]) if start >= 0 and start != outcome else None
 
 
 def from_type_to_type(stories: Stories, features: Features) -> Array | None:

@@ -137,8 +137,8 @@ def stated_by_fact(persons: Persons, question: PersonAsked, answer: StoryAnswer)
     query = question.asking.query
     of_who_asks = _is_of_who_asks(question)
     is_known = answer.decides and answer.confidence >= persons.threshold and not of_who_asks
-    has_value = answer.value is not None
-    has_value &= not (of_who_asks and question.plan.operator is Operator.ACTOR)
+    has_actor = of_who_asks and question.plan.operator is Operator.ACTOR
+    has_value = answer.value is not None and not has_actor
     if is_known or has_value or _ASKS_OTHERWISE.search(query):
         return answer
     person = known_of(persons, question)
@@ -154,7 +154,8 @@ def stated_by_fact(persons: Persons, question: PersonAsked, answer: StoryAnswer)
         and not stems_of(fact.target.name) <= stems[0]  # it says more than the question
     ]
     if not best:
-        return answer
+        is_asker = isinstance(answer.value, str) and canonical_name(answer.value) in person.names
+        return answer._replace(value=None) if has_actor and is_asker else answer
     best.sort(key=lambda fact: -fact.properties["valid_from"])
     front = list(dict.fromkeys(fact.properties["event_id"] for fact in best))
     if answer.decides:

@@ -94,6 +94,7 @@ class Plan(NamedTuple):
         timeless: the question without what says when.
         ahead: it asks when something is, or will be: no answer is when that was said.
         lasting: it asks how long something took.
+        still: it asks for what is left, and not for all there was.
     """
 
     operator: Operator
@@ -107,6 +108,7 @@ class Plan(NamedTuple):
     timeless: str = ""
     ahead: bool = False
     lasting: bool = False
+    still: bool = False
 
     def limited(self, since_ms: int | None, until_ms: int | None) -> Plan:
         """The plan with a time that was given, instead of what the question says of it."""
@@ -177,6 +179,17 @@ _FAILED: Final = re.compile(
     r"tim(?:ed?|ing)[\s-]*outs?|not\s+(?:answer|respond|reply|succeed)|blocked|went\s+wrong|problems?|did\s+not\s+(?:work|go\s+through)|trouble)(?!\w)",
     re.IGNORECASE,
 )
+_NEGATED: Final = re.compile(
+    r"(?<!\w)why\s+(?:(?:could|did|was|were|is|are|does|do|has|have|can|would|will)"
+    r"(?:n['\u2019]t|\s+(?:\S+\s+){0,5}?not|\s+(?:\S+\s+){0,5}?never)|ca(?:n['\u2019]t|nnot)|wo"
+    r"n['\u2019]t)(?!\w)",
+    re.IGNORECASE,
+)
+"""Why something was not done: it did not work."""
+_STILL: Final = re.compile(
+    r"(?<!\w)(?:still|open|outstanding|owe|left|pending|unkept|yet|unfulfilled)(?!\w)",
+    re.IGNORECASE,
+)
 _SUCCEEDED: Final = re.compile(
     r"(?<!\w)(?:success\w*|succeed\w*|worked|passed|went\s+through|accepted|delivered|approved|"
     r"completed|green|finished)(?!\w)",
@@ -225,12 +238,13 @@ def plan_of(
         else _topic(text, timeless, operator),
         spans=tuple(span.span for span in spans),
         session=_THIS_SESSION.search(text) is not None,
-        failed=_failed(text),
+        failed=_failed(text, operator),
         quoted=quoted,
         needs_day=not all(span.has_day for span in spans),
         timeless=timeless,
         ahead=operator is Operator.TIME and _AHEAD.match(text) is not None,
         lasting=lasting,
+        still=_STILL.search(text) is not None,
     )
 
 
@@ -301,7 +315,9 @@ def _quoted(text: str) -> str:
     return ""
 
 
-def _failed(text: str) -> bool | None:
+def _failed(text: str, operator: Operator) -> bool | None:
+    if operator is Operator.CAUSE and _NEGATED.search(text):
+        return True
     if _SUCCEEDED.search(text):
         return False
     return True if _FAILED.search(text) else None

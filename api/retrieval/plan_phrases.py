@@ -89,6 +89,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
             r"what\s+(?:was|is)\s+(?:the\s+|this\s+|our\s+)?(?:session|conversation|chat|thread|run)(?:\s+\S+)?\s+about",
             r"what\s+(?:was|is|has\s+been|did\s+we|have\s+we|got)\s+(?:achieve[d]?|accomplish(?:ed)?|done|decide[d]?|settle[d]?)\s+in\s+(?:the\s+|this\s+)?(?:session|conversation|chat|thread|run)",
             r"what\s+(?:happened|went\s+on|was\s+going\s+on|came\s+out|did\s+we\s+do|was\s+discussed)\s+(?:in|of|during)\s+(?:the\s+|this\s+)?(?:session|conversation|chat|thread|run)",
+            r"^\W*what\s+(?:happened|went\s+on|was\s+discussed)\s+(?:in|during)(?=\s+(?:the\s+)?\S+\s+(?:session|conversation|chat|thread)\W*$)",
             r"^\W*what\s+(?:has\s+)?happened(?:\s+(?:here|so\s+far))?\W*$",
             r"tl;?dr|in\s+a\s+nutshell",
         ),
@@ -170,11 +171,12 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
         (
             r"(?:what|which|how)\s+(?:do(?:es)?|did|would|should)\s+.*\b(?:prefers?|preferred|favou?rs?|like[sd]?\s+(?:best|most|it|us|to)|rather\s+have)(?:\s+(?:for|in|about|with))?",
             r"(?:prefers?|preferred|preferences?|favou?rite|favou?rs?)(?:\s+(?:for|of|about|in|regarding|on))?",
-            r"how\s+(?:do(?:es)?|did|would)\s+.*\b(?:want|like|wish)\s+(?:us|me|you|the\s+agent|it|things|them|to|their|his|her)(?:\s+(?:to\s+)?(?:do|handle|have|be|get|done|go\s+about))?",
+            r"how\s+(?:do(?:es)?|did|would)\s+.*\b(?:want|like|wish)\s+(?:us|me|you|the\s+agent|it|things|them|to|their|his|her|my|our)(?:\s+(?:to\s+)?(?:do|handle|have|be|get|done|go\s+about))?",
             r"(?:what|which)\s+(?:are|were|is|was)\s+(?:the\s+)?(?:\w+\s+)?(?:wish(?:es)?|preferences?|likes|dislikes|instructions?|requirements?|demands?|expectations?)(?:\s+(?:of|for|about|from))?",
             r"(?:wish(?:es)?|instructions?|preferences?)\s+(?:of|about|regarding|for|on)",
             r"how\s+(?:should|shall|must|do|can|may)\s+(?:we|i|one|you|the\s+agent)\s+(?:go\s+about|do|handle|treat|approach|deal\s+with|proceed\s+with|send|deliver|write|format|contact|reach|address)",
             r"how\s+(?:should|shall|must|can|may)\s+.*?\bbe\s+(?:contacted|reached|addressed|informed|notified|treated|handled)",
+            r"^\W*what\s+(?:must|should|shall|may|can)\s+(?:i|we|one|you|the\s+agent)\s+(?:not|never)(?=\s+\w)",
             r"(?:which|what)\s+(?:way|kind|sort|type|form|style|manner)\s+(?:of\s+)?.*\b(?:likes?|wants?|prefers?|wish(?:es)?)",
             r"what\s+applies(?:\s+(?:when|if|for|to))?",
             r"(?:what|which|any|is\s+there\s+an?|are\s+there)\s+(?:special\s+|particular\s+)?(?:exceptions?|special\s+(?:wish(?:es)?|requests?|rules?|cases?))(?:\s+(?:did|does|do|has|have|made|make|of|for|from))*",
@@ -583,6 +585,15 @@ ASKING_WORDS: Final = frozenset(
         "someone",
         "anything",
         "something",
+        "promise",
+        "promises",
+        "promised",
+        "commitment",
+        "commitments",
+        "open",
+        "still",
+        "owe",
+        "kept",
     ]
 )
 """Words of a question that say how it asks, or how something ended, and seldom what about."""

@@ -35,8 +35,10 @@ from api.retrieval.story_evidence import (
 from api.retrieval.story_features import Features, features_of
 from api.retrieval.story_focus import (
     actor_of,
+    decision_meant,
     failure_meant,
     is_not_done,
+    names_nothing_known,
     reason_stated,
     told_by_agent,
     what_worked_first,
@@ -105,6 +107,8 @@ def story_answer(
         confidence = 0.0  # nothing has happened in it, or nobody here may see it
     proof = _proof(stories, features, terms, plan=plan, order=order)
     order, evidence = proof.order, proof.evidence
+    if names_nothing_known(stories, features, terms, plan):
+        proof = proof._replace(is_known=False)
     if proof.is_known is not None:
         confidence = max(plan.confidence, READ_OFF) if proof.is_known else 0.0
     gap = numpy.maximum(0.0, scores[order].max() - scores[order]) / SCORE_SPREAD
@@ -190,11 +194,10 @@ def _of_topic(
 ) -> _Proof:
     if plan.operator is Operator.CAUSE and plan.failed:
         return _of_cause(stories, features, terms, order=order)
-    if plan.operator is Operator.CAUSE and plan.failed is None:
-        reason = reason_stated(stories, features, terms, int(order[0]))
-        if reason is not None:
-            given = numpy.array([reason])
-            return _Proof(_in_front(given, order), given, is_known=True, is_exact=True)
+    if plan.operator is Operator.CAUSE and len(
+        given := _reason(stories, features, terms, plan, order=order)
+    ):
+        return _Proof(_in_front(given, order), given, is_known=True, is_exact=True)
     if plan.operator is Operator.ACTOR:
         told = told_by_agent(stories, features, terms, int(order[0]))
         order = _in_front(told, order)
@@ -210,10 +213,7 @@ def _of_somebody(
 ) -> _Proof:
     operator = plan.operator
     if operator is Operator.PROMISE:
-        promised = order[promises(stories, features, terms)[order]]
-        if terms.is_topicless and len(promised):  # to whom is who asks: all of it is meant
-            return _Proof(_in_front(promised, order), promised[:MAX_TOLD], is_known=True)
-        return _Proof(order, promised[:MAX_TOLD], is_known=None if len(promised) else False)
+        return _of_promises(stories, features, terms, plan=plan, order=order)
     if operator is Operator.PROFILE and features.profile and not asks_for_record(terms):
         saying = {fact.event_id for fact in features.profile}
         return _Proof(order, numpy.flatnonzero([own_id in saying for own_id in stories.ids]))
@@ -230,6 +230,35 @@ def _of_somebody(
         alike = order[numpy.isin(order, _alike(stories, features, terms, int(order[0])))]
         order = _in_front(with_what_helped(stories, features, alike), order)
     return _Proof(order, order[:1])
+
+
+def _of_promises(
+    stories: Stories, features: Features, terms: StoryTerms, *, plan: Plan, order: Array
+) -> _Proof:
+    """What was promised about what a question names, or all of it; what is left, if that is asked.
+
+    A promise that says none of the words, in a story that says none, is about something else.
+    """
+    may_promise = promises(stories, features, terms)
+    if plan.still and (may_promise & ~stories.fulfilled).any():
+        may_promise &= ~stories.fulfilled
+    promised = order[may_promise[order]]
+    if terms.is_topicless and len(promised):  # to whom is who asks: all of it is meant
+        return _Proof(_in_front(promised, order), promised[:MAX_TOLD], is_known=True)
+    about = features.column("story_words")[promised] > 0
+    is_heard = bool(about.any()) or features.is_named or bool(terms.capitalised)
+    is_known = None if len(promised) and is_heard else False
+    return _Proof(order, promised[:MAX_TOLD], is_known=is_known)
+
+
+def _reason(
+    stories: Stories, features: Features, terms: StoryTerms, plan: Plan, *, order: Array
+) -> Array:
+    """What says why something was done, in so many words or as a decision; empty: nothing does."""
+    given = (
+        reason_stated(stories, features, terms, int(order[0])) if plan.failed is None else order[:0]
+    )
+    return given if len(given) else decision_meant(stories, features, order)
 
 
 def _is_failure(features: Features, terms: StoryTerms, plan: Plan, best: int) -> bool:
@@ -439,7 +468,8 @@ def _value(
         return list(dict.fromkeys(stories.tools[tool] for tool in tools if tool >= 0))
     if plan.lasting:
         at_ms = stories.occurred_ms[evidence]
-        return duration_text(int(at_ms[1] - at_ms[0])) if len(at_ms) == _BOTH_ENDS else None
+        lasted_ms = int(at_ms[1] - at_ms[0]) if len(at_ms) == _BOTH_ENDS else 0
+        return duration_text(lasted_ms) if lasted_ms else None
     if plan.operator is Operator.TIME and not plan.ahead:
         at_s = int(stories.occurred_ms[order[0]]) / 1_000
         return datetime.fromtimestamp(at_s, zone).isoformat(timespec="seconds")

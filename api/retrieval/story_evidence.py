@@ -138,7 +138,11 @@ def promises(stories: Stories, features: Features, terms: StoryTerms) -> Array:
     words = features.roles.says & ~stories.person & ~stories.asks & (stories.marks > 0)
     if (words & stories.theirs).any():  # whose agent it was that promised says less than to whom
         return numpy.asarray(words & stories.theirs)
-    names = [place for place, word in enumerate(terms.words) if word in terms.capitalised]
+    names = [
+        place
+        for place, word in enumerate(terms.words)
+        if word in terms.capitalised and not terms.is_asking[place]
+    ]
     if not (features.is_named or names):
         return numpy.asarray(words)
     naming = (stories.counts[:, names] > 0) | stories.labels[:, names]

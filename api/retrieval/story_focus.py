@@ -13,8 +13,9 @@ from api.retrieval.story_features import Features
 from api.retrieval.story_limits import SAYING
 from api.retrieval.story_terms import StoryTerms, stems_of_ways, ways_of_failing
 from enrichment.act_names import base, is_reader, of_tool, of_type, says_verb
-from enrichment.stems import same_root
-from pipelines.columns.records import Array, Stories
+from enrichment.event_kinds import EventKind
+from enrichment.stems import same_root, words_in
+from pipelines.columns.records import KINDS, Array, Stories
 
 
 def failure_meant(
@@ -36,14 +37,16 @@ def failure_meant(
         told = failures[all_held[failures]]
         if stories.failed[best] and not all_held[best] and len(told):
             return int(told[0])
+    if stories.holds.shape[1] == 0 and stories.failed[best]:
+        return _of_telling_story(features, failures)
     if stories.failed[best] or roles.other[best]:
         return None
     of_story = failures[stories.story[failures] == stories.story[best]]
     return int(of_story[0] if len(of_story) else failures[0])
 
 
-def reason_stated(stories: Stories, features: Features, terms: StoryTerms, best: int) -> int | None:
-    """Where the reason stands that somebody gave for what a question asks; None: nobody did.
+def reason_stated(stories: Stories, features: Features, terms: StoryTerms, best: int) -> Array:
+    """Where the reason stands that somebody gave for what a question asks; empty: nobody did.
 
     It says "because" or the like and a word of the question, and its story says as much of that as
     the one of the best event. Words that nobody ever said, at most half of them, count for nothing:
@@ -52,7 +55,7 @@ def reason_stated(stories: Stories, features: Features, terms: StoryTerms, best:
     telling = terms.telling(())
     heard = telling & numpy.array([is_heard_of(stories, place) for place in range(len(telling))])
     if not terms.stems or not 2 * heard.sum() >= telling.sum():
-        return None
+        return numpy.zeros(0, dtype=numpy.int64)
     holds = stories.counts[:, heard] > 0
     rarity = numpy.log1p(stories.total / numpy.maximum(stories.holding[heard], 1))
     _, story = numpy.unique(stories.story, return_inverse=True)
@@ -65,10 +68,72 @@ def reason_stated(stories: Stories, features: Features, terms: StoryTerms, best:
     giving &= holds.any(axis=1) & of_story[story, holds.shape[1] :].all(axis=1)
     giving &= covered[story] >= max(covered[story[best]], rarity.sum() / 2)
     places = numpy.flatnonzero(giving)
-    if not len(places):
-        return None
     order = numpy.lexsort((-stories.occurred_ms[places], -(holds @ rarity)[places]))
-    return int(places[order[0]])
+    return numpy.asarray(places[order[:1]])
+
+
+_SAID_ENOUGH: Final = 0.6
+"""Share, by rarity, of the words of a question by which a decision is what it asks about."""
+_SAID_MORE: Final = 0.2
+"""So much more of them than what was found first says."""
+_DECISION: Final = KINDS.index(EventKind.DECISION)
+
+
+def decision_meant(stories: Stories, features: Features, order: Array) -> Array:
+    """The decision that a question asks the reason of: it says why itself. None: an empty array.
+
+    Where a question says of nothing that it failed, what was decided is the likelier to be meant,
+    the more of the question it says.
+    """
+    words = features.column("words")
+    decided = numpy.asarray(order[(stories.kind[order] == _DECISION) & features.within[order]])
+    if not len(decided):
+        return decided
+    best = decided[words[decided].argmax()]
+    first = int(order[0])
+    more = words[best] - words[first] >= _SAID_MORE or stories.kind[first] == _DECISION
+    is_meant = more and words[best] >= _SAID_ENOUGH
+    return numpy.array([best] if is_meant else [], dtype=numpy.int64)
+
+
+def names_nothing_known(
+    stories: Stories, features: Features, terms: StoryTerms, plan: Plan
+) -> bool:
+    """Whether a question names something by an identifier that nobody ever said, or is called by.
+
+    Of an error that is like others the number may be new; what is like it is asked for.
+    """
+    is_like = plan.operator in (Operator.SIMILAR, Operator.LESSON) or bool(plan.quoted)
+    if is_like or features.held != 0 or features.facts or features.is_named:
+        return False
+    names = {
+        name.lower()
+        for column in (stories.authors, stories.agents, stories.users, stories.tools, stories.types)
+        for name in column
+    }
+    called = names.intersection(terms.identifiers)
+    return not (called or stories.in_session.any() or _is_label(stories, terms))
+
+
+def _is_label(stories: Stories, terms: StoryTerms) -> bool:
+    """Whether a session or an agent is called by a number that the question says."""
+    numbers = [
+        place
+        for place, word in enumerate(terms.words)
+        if any(word in words_in(identifier) for identifier in terms.identifiers)
+    ]
+    return bool(numbers) and bool(stories.labels[:, numbers].all(axis=1).any())
+
+
+def _of_telling_story(features: Features, failures: Array) -> int | None:
+    """The first of some failures whose story says most of the question, the first's much less.
+
+    What a tool reports has other words than what was wanted: the story has them.
+    """
+    said = features.column("story_words")[failures]
+    if said.max() - said[0] < _SAID_MORE:
+        return None
+    return int(failures[said.argmax()])
 
 
 def what_worked_first(stories: Stories, features: Features, order: Array) -> Array:

@@ -91,7 +91,8 @@ _COUNTED_ACTS: Final = re.compile(
     r"(?!.*\bhave\W*$)",
     re.IGNORECASE,
 )
-_MADE: Final = "|".join(sorted({"there", *DONE}))
+_MAKING: Final = DONE | {"make"}
+_MADE: Final = "|".join(sorted({"there", *_MAKING}))
 _SAYING_COUNT: Final = frozenset(("many", "often", "times", "time", "total", "number", "different"))
 _STEADY: Final = frozenset((Operator.CALLS, Operator.FAILURES, Operator.COUNT, *ORDER))
 _SORTED: Final = re.compile(
@@ -217,9 +218,9 @@ def acts_listed(
     if by_group and grouped is not None:
         content = done = _telling(_WAYS[grouped].sub("", plan.timeless, count=1))
     meant = [(content, done)]
-    if _HOW_MANY.match(query) and DONE.issuperset(done) and _says(query, _MADE):
+    if _HOW_MANY.match(query) and _MAKING.issuperset(done) and _says(query, _MADE):
         # refunds that were made, or that there were: `refund`, or `create_refund`
-        things = [word for word in content if word not in DONE]
+        things = [word for word in content if word not in _MAKING]
         meant.append((things, [*things, "create"] if things else []))
     return tuple(
         ListAsked(
@@ -315,7 +316,15 @@ def _kinds(query: str, plan: Plan) -> tuple[EventKind, ...] | None:
     return None
 
 
+_SAID_BY_ME: Final = (
+    r"(?:i|we)\s+(?:have\s+|had\s+|ever\s+)*(?:ask(?:ed)?|sa(?:y|id)|t(?:ell|old)|wr(?:ote|ite)|"
+    r"mention(?:ed)?|request(?:ed)?|want(?:ed)?)"
+)
+
+
 def _by_person(query: str) -> bool | None:
+    if _says(query, _SAID_BY_ME):
+        return True
     if _says(query, rf"(?:the|our|this|an?)\s+(?:{_AGENTS})|you"):
         return False
     return True if _says(query, rf"(?:the|our|this|an?)\s+(?:{_PEOPLE})") else None

@@ -35,7 +35,8 @@ from pipelines.columns.view import View
 
 MAX_OPEN: Final = 100
 OPENED: Final = word_set(
-    "opened requested raised escalated asked promised assigned proposed reported flagged"
+    "opened requested raised escalated asked promised assigned proposed reported flagged fired "
+    "triggered detected"
 )
 MAYBE_OPENED: Final = word_set(
     "created started filed scheduled submitted logged queued added planned begun registered booked "
