@@ -326,12 +326,14 @@ def _done(plan: Plan, amounts: Iterable[Field]) -> Field | None:
 
 
 def _lasted(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
-    """How long it took by the record of what the question names: `minutes: 112`.
+    """How long it took by the record of what the question is about: `minutes: 112`.
 
     That counts more than when its events were told.
     """
     identifiers = identifiers_in(plan.timeless)
-    for node in holding(identifiers, shown) if plan.operator is Operator.TIME else ():
+    if plan.operator is not Operator.TIME:
+        return None
+    for node in holding(identifiers, shown) if identifiers else _records(plan, evidence, shown):
         for field in () if has_failed(node) else fields_of(node, shown):
             *before, unit = field.words
             is_length = unit in _UNITS_MS and _LENGTHS.issuperset(before)

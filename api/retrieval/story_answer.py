@@ -40,6 +40,7 @@ from api.retrieval.story_focus import (
     is_not_done,
     names_nothing_known,
     reason_stated,
+    reply_to,
     told_by_agent,
     what_worked_first,
 )
@@ -123,7 +124,7 @@ def story_answer(
         relevance=dict(zip(ids, worth.tolist(), strict=True)),
         type="list" if plan.operator in _LISTED or _asks_promises(plan, terms) else _type(plan),
         value=None
-        if _is_said(stories, features, plan, int(order[0]))
+        if proof.is_words or _is_said(stories, features, plan, int(order[0]))
         else _value(stories, features, plan, order, evidence=evidence, zone=zone),
         evidence=[stories.ids[place] for place in evidence.tolist()],
         decides=decides,
@@ -142,12 +143,14 @@ class _Proof(NamedTuple):
         evidence: places.
         is_known: it is for certain, or for certain not; None: the judge says.
         is_exact: it is read off the events, and not ranked.
+        is_words: what was said is the answer, and not who said it.
     """
 
     order: Array
     evidence: Array
     is_known: bool | None = None
     is_exact: bool = False
+    is_words: bool = False
 
 
 def _proof(
@@ -199,6 +202,9 @@ def _of_topic(
     ):
         return _Proof(_in_front(given, order), given, is_known=True, is_exact=True)
     if plan.operator is Operator.ACTOR:
+        reply = reply_to(stories, features, int(order[0]))
+        if len(reply):
+            return _Proof(_in_front(reply, order), reply, is_exact=True, is_words=True)
         told = told_by_agent(stories, features, terms, int(order[0]))
         order = _in_front(told, order)
     if plan.operator is Operator.WINDOW and plan.spans:
@@ -264,11 +270,12 @@ def _reason(
 def _is_failure(features: Features, terms: StoryTerms, plan: Plan, best: int) -> bool:
     """Whether a failure is asked about: what led to it is learned, not read off an act.
 
-    Of an act that failed at first and was done, why it was done is asked for, unless it says not.
+    Of an act that failed at first and was done, "why was it done?" asks for the latter.
     """
     if plan.failed is False and plan.operator is not Operator.CAUSE:
         return True
-    is_of_failure = plan.failed is not None or _NOT.search(terms.text) is not None
+    is_of_act = terms.text.startswith(" why ") and _NOT.search(terms.text) is None
+    is_of_failure = plan.failed is not None or not is_of_act
     failed = best in features.acts.failed and (is_of_failure or not features.acts.done)
     return bool(plan.quoted) or (plan.operator is Operator.CAUSE and failed)
 

@@ -219,6 +219,15 @@ def told_by_agent(stories: Stories, features: Features, terms: StoryTerms, best:
     return none if (says & ~agents & ~stories.asks).any() else numpy.flatnonzero(agents)
 
 
+def reply_to(stories: Stories, features: Features, best: int) -> Array:
+    """What somebody else said next to a question; empty: it is none, or nobody said anything."""
+    same = stories.story == stories.story[best]
+    replies = same & features.roles.says & ~stories.asks & (stories.author != stories.author[best])
+    later = numpy.flatnonzero(replies)
+    later = later[later > best]  # places of a story are in the order of time
+    return later[:1] if stories.asks[best] and features.roles.says[best] else later[:0]
+
+
 def is_not_done(
     stories: Stories, features: Features, terms: StoryTerms, *, plan: Plan, best: int
 ) -> bool:
