@@ -14,6 +14,7 @@ from api.record_fields import (
     holding,
     identifiers_in,
     is_echo,
+    is_one_of_several,
     is_record_of,
     of_meant_row,
     outcomes_of,
@@ -122,6 +123,11 @@ _WHICH: Final = re.compile(
 _HOW_MUCH: Final = re.compile(
     r"^\W*(?:and\s+)?(?:how\s+much\s+(?:of\s+(?:the\s+)?\S+\s+|\w+\s+)?(?:did|does|do|was|were|has|have|is|are)\b|"
     r"what\s+(?:did|does|do|will)\s.*\s(?:cost|spend)\b)",
+    re.IGNORECASE,
+)
+_WHAT_WAS: Final = re.compile(
+    r"^\W*what\s+(?:was|were)\s+(?:the|my|our|his|her|its|their)\s+(?P<attribute>\w+(?:\s+\w+)?)"
+    r"(?:\W*$|\s+(?:of|for|in|on|at)\s)",
     re.IGNORECASE,
 )
 _HOW_BIG: Final = re.compile(
@@ -237,13 +243,21 @@ def _asked_by_name(plan: Plan, evidence: list[str], shown: Shown) -> Value | Non
     if match := _WHICH.match(plan.timeless):  # of several, "which films", none is the answer
         noun = _noun(match)
         words = frozenset(map(_meaning, words_in(noun.lower())))
-        of_noun = (field for field in fields if not words.isdisjoint(map(_meaning, field.words)))
+        told = [*fields]
+        of_noun = (
+            field
+            for field in told
+            if not words.isdisjoint(map(_meaning, field.words))
+            and not is_one_of_several(field, told, plan.timeless)
+        )
         return _told(_called(_meanings(noun), of_noun, plan), plan, shown)
     if _HOW_MUCH.match(plan.timeless):
         amounts = [field for field in fields if _AMOUNT.fullmatch(field.value)]
         return _told(
             _called(_meanings("amount"), amounts, plan) or _done(plan, amounts), plan, shown
         )
+    if match := _WHAT_WAS.match(plan.timeless):
+        return _told(_called(_meanings(match["attribute"]), fields, plan), plan, shown)
     if _HOW_MANY.match(plan.timeless):
         number = _of_stock(plan, evidence, shown) or next(_numbers(plan, evidence, shown), None)
         return number and Value(int(number.value), [number.node_id, *evidence])

@@ -37,8 +37,11 @@ def failure_meant(
         told = failures[all_held[failures]]
         if stories.failed[best] and not all_held[best] and len(told):
             return int(told[0])
-    if stories.holds.shape[1] == 0 and stories.failed[best]:
-        return _of_telling_story(features, failures)
+    if (
+        not stories.holds.shape[1]
+        and (telling := _of_telling_story(features, failures)) is not None
+    ):
+        return telling
     if stories.failed[best] or roles.other[best]:
         return None
     of_story = failures[stories.story[failures] == stories.story[best]]
