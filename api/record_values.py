@@ -80,9 +80,19 @@ def counted(story: StoryAnswer, shown: Shown) -> Value:
     return Value(total, proofs) if proofs else as_counted
 
 
+_COUNTED: Final = re.compile(
+    r"^\W*(?:and\s+)?how\s+many\s+(?P<noun>.+?)\s+(?:is|are|was|were|did|do|does|has|have|had)\s",
+    re.IGNORECASE,
+)
+
+
 def _names_one(plan: Plan, fields: Iterable[Field]) -> bool:
-    """Whether a record is of one of what is counted: `order: O-7` is one order."""
-    question = stems_of(plan.timeless)
+    """Whether a record is of one of what is counted: `order: O-7` is one order.
+
+    How many lamps were ordered counts lamps.
+    """
+    match = _COUNTED.match(plan.timeless)
+    question = stems_of(match["noun"] if match else plan.timeless)
     return any(
         not field.row
         and STOP_WORDS.isdisjoint(field.words)
@@ -257,7 +267,8 @@ def _asked_by_name(plan: Plan, evidence: list[str], shown: Shown) -> Value | Non
             _called(_meanings("amount"), amounts, plan) or _done(plan, amounts), plan, shown
         )
     if match := _WHAT_WAS.match(plan.timeless):
-        return _told(_called(_meanings(match["attribute"]), fields, plan), plan, shown)
+        field = _called(_meanings(match["attribute"]), fields, plan)
+        return _told(field, plan, shown) or _said_to_be(plan, shown)
     if _HOW_MANY.match(plan.timeless):
         number = _of_stock(plan, evidence, shown) or next(_numbers(plan, evidence, shown), None)
         return number and Value(int(number.value), [number.node_id, *evidence])
@@ -304,10 +315,58 @@ _OF_AN_ORDER: Final = word_set("quantity qty")
 
 def _numbers(plan: Plan, evidence: list[str], shown: Shown) -> Iterator[Field]:
     """The numbers that a question asks for, of each record that has one."""
+    acts = {*evidence[:1], *(node.node_id for node in _outcome(evidence, shown))}
     for node in _records(plan, evidence, shown):
-        meant = of_meant_row(fields_of(node, shown), plan.timeless)
-        if (number := _number(plan, meant)) is not None:
+        meant = [*of_meant_row(fields_of(node, shown), plan.timeless)]
+        number = _number(plan, meant)
+        if number is None and node.node_id in acts:
+            number = _number_of_act(plan, meant)
+        if number is not None:
             yield number
+
+
+def _outcome(evidence: list[str], shown: Shown) -> Iterator[Node]:
+    """What came of the call that was found."""
+    outcome = outcomes_of(shown.events).get(evidence[0]) if evidence else None
+    if outcome is not None:
+        yield outcome
+
+
+def _number_of_act(plan: Plan, fields: Iterable[Field]) -> Field | None:
+    """How many an act was about: `changed_rows: 40` of the call that changed them."""
+    match = _COUNTED.match(plan.timeless)
+    noun = _meanings(match["noun"]) if match else frozenset()
+    named = (field for field in fields if _NUMBER.fullmatch(field.value))
+    return _called(noun, named, plan)
+
+
+_IS: Final = (
+    r"\s+(?:is|was|are|were)(?:\s+now)?\s+(?P<value>[^,;!?]+?)(?:[,;!?]|\.(?:\s|$)|\s+and\s|$)"
+)
+_WHAT_IS: Final = re.compile(
+    r"^\W*what(?:\s+(?:is|are|was|were)|['\u2019]s)\s+(?:the|my|our|your)\s+"
+    r"(?P<thing>[\w -]+?)\W*$",
+    re.IGNORECASE,
+)
+
+
+def _said_to_be(plan: Plan, shown: Shown) -> Value | None:
+    """What something is, as somebody said it last: "the tide error is 0.2"."""
+    match = _WHAT_IS.match(plan.timeless)
+    if match is None or is_former(plan):
+        return None
+    thing = r"\s+".join(map(re.escape, match["thing"].split()))
+    pattern = re.compile(rf"(?<!\w)(?:the|my|our|your)\s+{thing}{_IS}", re.IGNORECASE)
+    said = [
+        (node.provenance.occurred_at or "", told["value"].strip(), node.node_id)
+        for node in shown.events.values()
+        if node.attributes.get("kind") == EventKind.MESSAGE
+        and (told := pattern.search(said_by(node, shown))) is not None
+    ]
+    if not said:
+        return None
+    _, value, node_id = max(said)
+    return Value(value, [node_id])
 
 
 def _measured(measure: str, fields: Iterable[Field]) -> Value | None:
