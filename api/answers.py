@@ -29,6 +29,7 @@ from api.schemas import (
     ScoringWeights,
 )
 from api.services import ReadContext
+from api.spoken_answers import unless_only_asked
 from api.stored_events import PROVENANCE
 from api.verdict import answer_of, judged
 from consolidation.decay import DECAY_WEIGHTS, HIGHEST_IMPORTANCE, DecayWeights, decay_score
@@ -348,6 +349,7 @@ def subgraph_response(
     """
     intent = context.query.intent
     nodes = [_ranked_node(page, ranked, context.now_ms) for ranked in page.ranking]
+    story = page.story and unless_only_asked(page.story, nodes, context.query.query)
     response = atlas_response(
         context,
         nodes,
@@ -365,11 +367,11 @@ def subgraph_response(
         degraded=page.notes.degraded,
         withheld=context.withheld(lambda: len(page.withheld)),
         next_cursor=next_cursor,
-        **judged(page.story, context.settings.answer_threshold),
+        **judged(story, context.settings.answer_threshold),
     )
-    if page.story is not None:
+    if story is not None:
         response.answer = answer = answer_of(
-            page.story, response, page.summary, page.texts, zone=context.query.zone()
+            story, response, page.summary, page.texts, zone=context.query.zone()
         )
         response.meta.count = answer.value if answer.type == "count" else None
     return response

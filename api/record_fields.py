@@ -114,6 +114,18 @@ def of_meant_row(fields: Iterable[Field], question: str) -> list[Field]:
     return [*inside, *outside]
 
 
+def is_one_of_several(field: Field, fields: Iterable[Field], question: str) -> bool:
+    """Whether a field is of a list whose other records say another thing, none of them named."""
+    if not field.row or field.value.isdigit():
+        return False
+    rows = [one for one in fields if one.node_id == field.node_id and one.row[:1] == field.row[:1]]
+    others = {one.value for one in rows if one.words == field.words and one.row != field.row}
+    if not others - {field.value}:
+        return False
+    stems = stems_of(question)
+    return not any(_is_said(one.value, stems) for one in rows if one.row == field.row)
+
+
 def is_echo(field: Field, question: str) -> bool:
     """Whether a question says the value itself: it asks for something else."""
     return _is_said(field.value, stems_of(question))

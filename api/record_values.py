@@ -14,6 +14,7 @@ from api.record_fields import (
     holding,
     identifiers_in,
     is_echo,
+    is_one_of_several,
     is_record_of,
     of_meant_row,
     outcomes_of,
@@ -79,9 +80,19 @@ def counted(story: StoryAnswer, shown: Shown) -> Value:
     return Value(total, proofs) if proofs else as_counted
 
 
+_COUNTED: Final = re.compile(
+    r"^\W*(?:and\s+)?how\s+many\s+(?P<noun>.+?)\s+(?:is|are|was|were|did|do|does|has|have|had)\s",
+    re.IGNORECASE,
+)
+
+
 def _names_one(plan: Plan, fields: Iterable[Field]) -> bool:
-    """Whether a record is of one of what is counted: `order: O-7` is one order."""
-    question = stems_of(plan.timeless)
+    """Whether a record is of one of what is counted: `order: O-7` is one order.
+
+    How many lamps were ordered counts lamps.
+    """
+    match = _COUNTED.match(plan.timeless)
+    question = stems_of(match["noun"] if match else plan.timeless)
     return any(
         not field.row
         and STOP_WORDS.isdisjoint(field.words)
@@ -122,6 +133,11 @@ _WHICH: Final = re.compile(
 _HOW_MUCH: Final = re.compile(
     r"^\W*(?:and\s+)?(?:how\s+much\s+(?:of\s+(?:the\s+)?\S+\s+|\w+\s+)?(?:did|does|do|was|were|has|have|is|are)\b|"
     r"what\s+(?:did|does|do|will)\s.*\s(?:cost|spend)\b)",
+    re.IGNORECASE,
+)
+_WHAT_WAS: Final = re.compile(
+    r"^\W*what\s+(?:was|were)\s+(?:the|my|our|his|her|its|their)\s+(?P<attribute>\w+(?:\s+\w+)?)"
+    r"(?:\W*$|\s+(?:of|for|in|on|at)\s)",
     re.IGNORECASE,
 )
 _HOW_BIG: Final = re.compile(
@@ -247,13 +263,22 @@ def _asked_by_name(plan: Plan, evidence: list[str], shown: Shown) -> Value | Non
     if match := _WHICH.match(plan.timeless):  # of several, "which films", none is the answer
         noun = _noun(match)
         words = frozenset(map(_meaning, words_in(noun.lower())))
-        of_noun = (field for field in fields if not words.isdisjoint(map(_meaning, field.words)))
+        told = [*fields]
+        of_noun = (
+            field
+            for field in told
+            if not words.isdisjoint(map(_meaning, field.words))
+            and not is_one_of_several(field, told, plan.timeless)
+        )
         return _told(_called(_meanings(noun), of_noun, plan), plan, shown)
     if _HOW_MUCH.match(plan.timeless):
         amounts = [field for field in fields if _AMOUNT.fullmatch(field.value)]
         return _told(
             _called(_meanings("amount"), amounts, plan) or _done(plan, amounts), plan, shown
         )
+    if match := _WHAT_WAS.match(plan.timeless):
+        field = _called(_meanings(match["attribute"]), fields, plan)
+        return _told(field, plan, shown) or _said_to_be(plan, shown)
     if _HOW_MANY.match(plan.timeless):
         number = _of_stock(plan, evidence, shown) or next(_numbers(plan, evidence, shown), None)
         return number and Value(int(number.value), [number.node_id, *evidence])
@@ -300,10 +325,58 @@ _OF_AN_ORDER: Final = word_set("quantity qty")
 
 def _numbers(plan: Plan, evidence: list[str], shown: Shown) -> Iterator[Field]:
     """The numbers that a question asks for, of each record that has one."""
+    acts = {*evidence[:1], *(node.node_id for node in _outcome(evidence, shown))}
     for node in _records(plan, evidence, shown):
-        meant = of_meant_row(fields_of(node, shown), plan.timeless)
-        if (number := _number(plan, meant)) is not None:
+        meant = [*of_meant_row(fields_of(node, shown), plan.timeless)]
+        number = _number(plan, meant)
+        if number is None and node.node_id in acts:
+            number = _number_of_act(plan, meant)
+        if number is not None:
             yield number
+
+
+def _outcome(evidence: list[str], shown: Shown) -> Iterator[Node]:
+    """What came of the call that was found."""
+    outcome = outcomes_of(shown.events).get(evidence[0]) if evidence else None
+    if outcome is not None:
+        yield outcome
+
+
+def _number_of_act(plan: Plan, fields: Iterable[Field]) -> Field | None:
+    """How many an act was about: `changed_rows: 40` of the call that changed them."""
+    match = _COUNTED.match(plan.timeless)
+    noun = _meanings(match["noun"]) if match else frozenset()
+    named = (field for field in fields if _NUMBER.fullmatch(field.value))
+    return _called(noun, named, plan)
+
+
+_IS: Final = (
+    r"\s+(?:is|was|are|were)(?:\s+now)?\s+(?P<value>[^,;!?]+?)(?:[,;!?]|\.(?:\s|$)|\s+and\s|$)"
+)
+_WHAT_IS: Final = re.compile(
+    r"^\W*what(?:\s+(?:is|are|was|were)|['\u2019]s)\s+(?:the|my|our|your)\s+"
+    r"(?P<thing>[\w -]+?)\W*$",
+    re.IGNORECASE,
+)
+
+
+def _said_to_be(plan: Plan, shown: Shown) -> Value | None:
+    """What something is, as somebody said it last: "the tide error is 0.2"."""
+    match = _WHAT_IS.match(plan.timeless)
+    if match is None or is_former(plan):
+        return None
+    thing = r"\s+".join(map(re.escape, match["thing"].split()))
+    pattern = re.compile(rf"(?<!\w)(?:the|my|our|your)\s+{thing}{_IS}", re.IGNORECASE)
+    said = [
+        (node.provenance.occurred_at or "", told["value"].strip(), node.node_id)
+        for node in shown.events.values()
+        if node.attributes.get("kind") == EventKind.MESSAGE
+        and (told := pattern.search(said_by(node, shown))) is not None
+    ]
+    if not said:
+        return None
+    _, value, node_id = max(said)
+    return Value(value, [node_id])
 
 
 def _measured(measure: str, fields: Iterable[Field]) -> Value | None:

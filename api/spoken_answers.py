@@ -7,18 +7,20 @@ on another day: so the words are the answer, and a time is one that they name.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final
 
 from api.record_fields import summary_of
 from api.retrieval.plan_phrases import ASKING_WORDS
+from api.retrieval.story_result import StoryAnswer
 from api.retrieval.time_spans import TimeSpan, time_spans
 from api.retrieval.time_windows import exact_windows
 from api.schemas import Node
 from enrichment.event_kinds import EventKind
-from enrichment.stems import stem, telling_stems_of
+from enrichment.stems import stem, stems_of, telling_stems_of
 from projections.events import timestamp_ms
+from projections.schema import EVENT
 
 _LOOKED_AT: Final = 5
 """Events at the head of an answer, of which one may be the question that another one answers."""
@@ -100,6 +102,47 @@ def _asks(sentence: str) -> bool:
     if _UNMARKED.match(sentence) and not sentence.endswith("!"):
         return True
     return sentence.endswith("?") and _TAG.search(sentence) is None
+
+
+def unless_only_asked(story: StoryAnswer, nodes: Sequence[Node], query: str) -> StoryAnswer:
+    """The answer; one that nothing tells, if its first event is somebody's asking the same.
+
+    "What is my blood group? I cannot find the card" says no blood group. What else tells it comes
+    in its place, where something does.
+
+    Args:
+        story: what stories say.
+        nodes: what is shown, the best first.
+        query: the question.
+    """
+    events = [node for node in nodes if node.type == EVENT.label]
+    first = events[0] if events else None
+    if first is None or story.value is not None or story.evidence[:1] != [first.node_id]:
+        return story
+    wanted = telling_stems_of(query)
+    if not (story.decides and is_said(first) and _only_asks_for(first, wanted)):
+        return story
+    others = events[1:_LOOKED_AT]
+    if any(wanted <= stems_of(_told_in(node)) for node in others):
+        return story
+    return story._replace(confidence=0.0)
+
+
+def _only_asks_for(node: Node, wanted: frozenset[str]) -> bool:
+    """Whether a question of a message has all that is asked for, and the rest of it has nothing."""
+    text = summary_of(node) or ""
+    asking = (one for one in _SENTENCE.findall(text.partition(": ")[2]) if _asks(one.strip()))
+    told = telling_stems_of(_told_in(node))
+    return any(wanted <= stems_of(one) for one in asking) and told.isdisjoint(wanted)
+
+
+def _told_in(node: Node) -> str:
+    """What an event says, without what it asks."""
+    text = summary_of(node) or ""
+    if not is_said(node):
+        return text
+    sentences = (one.strip() for one in _SENTENCE.findall(text.partition(": ")[2]))
+    return " ".join(one for one in sentences if not _asks(one))
 
 
 def said_first(events: Mapping[str, Node]) -> list[str]:

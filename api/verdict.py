@@ -107,7 +107,7 @@ def _told(
     elif newer := brought_up_to_date(value, story.plan, evidence, shown):
         value, evidence = newer.value, list(dict.fromkeys((*newer.evidence, *evidence)))
     if story.plan.operator is Operator.PROMISE and value is None:
-        value, evidence = _promised(evidence, shown)
+        value, evidence = _promised(evidence, shown, is_list=story.type == "list")
     if value is None and story.type == "list":
         listed = filter(None, (events.get(one) for one in evidence))
         value = each_of(story.plan, evidence, shown) or list(filter(None, map(summary_of, listed)))
@@ -128,10 +128,10 @@ def _said_when(
     return said_time(head, zone) if is_time and head is not None and is_said(head) else None
 
 
-def _promised(evidence: list[str], shown: Shown) -> tuple[Any, list[str]]:
+def _promised(evidence: list[str], shown: Shown, *, is_list: bool) -> tuple[Any, list[str]]:
     """The sentences that promise something, of several a list, and the events that have them.
 
-    Where none does in so many words, the first event speaks for itself.
+    Where none does in so many words, the events speak for themselves: all, if all are asked for.
     """
     told = {
         one: words
@@ -139,8 +139,9 @@ def _promised(evidence: list[str], shown: Shown) -> tuple[Any, list[str]]:
         if one in shown.events and (words := promised_in(said_by(shown.events[one], shown)))
     }
     if not told:
-        return None, evidence[:1]
-    return [*told.values()] if len(told) > 1 else next(iter(told.values())), [*told]
+        return None, evidence if is_list else evidence[:1]
+    several = is_list or len(told) > 1
+    return [*told.values()] if several else next(iter(told.values())), [*told]
 
 
 def _with_causes(

@@ -5,5 +5,5 @@ from __future__ import annotations
 from typing import Final
 
 NAME: Final = "consolidation"
-FOLD_VERSION: Final = 6
+FOLD_VERSION: Final = 7
 """Rises when the rules change what the graph holds."""

@@ -69,13 +69,21 @@ def stem(word: str) -> str:
     """A word without the endings of number and tense, the same for `family` and `families`.
 
     Coarse on purpose: both sides of a comparison go through it. Words with digits and words of
-    fewer than four letters stay as they are.
+    fewer than four letters stay as they are; one that says something never becomes a word that
+    says nothing, as `note` would become `not`.
 
     Args:
         word: in lower case.
     """
     if len(word) < _SHORTEST or not word.isalpha():
         return word
+    short = _without_endings(word)
+    if short not in STOP_WORDS or word in STOP_WORDS:
+        return short
+    return word.removesuffix("s")
+
+
+def _without_endings(word: str) -> str:
     if word.endswith("ies"):
         word = word[:-3] + "y"
     elif word.endswith(_HISSING):

@@ -35,10 +35,15 @@ def failure_meant(
     if stories.holds.shape[1]:
         all_held = numpy.asarray(with_call(stories, features).all(axis=1))
         told = failures[all_held[failures]]
-        if stories.failed[best] and not all_held[best] and len(told):
-            return int(told[0])
-    if stories.holds.shape[1] == 0 and stories.failed[best]:
-        return _of_telling_story(features, failures)
+        if stories.failed[best] and not all_held[best]:
+            if len(told):
+                return int(told[0])
+            return _decided_of(stories, features, order)
+    if (
+        not stories.holds.shape[1]
+        and (telling := _of_telling_story(features, failures)) is not None
+    ):
+        return telling
     if stories.failed[best] or roles.other[best]:
         return None
     of_story = failures[stories.story[failures] == stories.story[best]]
@@ -73,7 +78,7 @@ def reason_stated(stories: Stories, features: Features, terms: StoryTerms, best:
 
 
 _SAID_ENOUGH: Final = 0.6
-"""Share, by rarity, of the words of a question by which a decision is what it asks about."""
+"""Share, by rarity, of the words of a question that the story of a decision says."""
 _SAID_MORE: Final = 0.2
 """So much more of them than what was found first says."""
 _DECISION: Final = KINDS.index(EventKind.DECISION)
@@ -85,14 +90,14 @@ def decision_meant(stories: Stories, features: Features, order: Array) -> Array:
     Where a question says of nothing that it failed, what was decided is the likelier to be meant,
     the more of the question it says.
     """
-    words = features.column("words")
+    words, of_story = features.column("words"), features.column("story_words")
     decided = numpy.asarray(order[(stories.kind[order] == _DECISION) & features.within[order]])
     if not len(decided):
         return decided
     best = decided[words[decided].argmax()]
     first = int(order[0])
     more = words[best] - words[first] >= _SAID_MORE or stories.kind[first] == _DECISION
-    is_meant = more and words[best] >= _SAID_ENOUGH
+    is_meant = more and of_story[best] >= _SAID_ENOUGH
     return numpy.array([best] if is_meant else [], dtype=numpy.int64)
 
 
@@ -123,6 +128,18 @@ def _is_label(stories: Stories, terms: StoryTerms) -> bool:
         if any(word in words_in(identifier) for identifier in terms.identifiers)
     ]
     return bool(numbers) and bool(stories.labels[:, numbers].all(axis=1).any())
+
+
+def _decided_of(stories: Stories, features: Features, order: Array) -> int | None:
+    """What happened to all that a question names and says most of it, where nothing of it failed.
+
+    A review that asks for changes refuses without an error.
+    """
+    about = order[features.roles.other[order] & stories.holds[order].all(axis=1)]
+    if not len(about):
+        return None
+    lengths = stories.words[about]
+    return int(about[lengths.argmax()])
 
 
 def _of_telling_story(features: Features, failures: Array) -> int | None:

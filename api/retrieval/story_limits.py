@@ -54,6 +54,14 @@ SAYING: Final = re.compile(
 """What somebody does who puts a question; whoever asks who did it, did nothing else."""
 
 
+_DID_I: Final = re.compile(
+    r"^\W*what\s+(?:did|have|had)\s+i\s+(?:say|said|tell|told|ask|asked|mention|mentioned|"
+    r"wr(?:ite|itten)|want|wanted|report|reported|decide|decided)(?!\w)",
+    re.IGNORECASE,
+)
+"""Whoever asks is a person: what agents did is none of it."""
+
+
 def within_limits(
     stories: Stories,
     roles: Roles,
@@ -87,6 +95,7 @@ def within_limits(
         (operator in (Operator.COUNT, Operator.USERS) and plan.failed is True, stories.failed),
         (operator is Operator.SIMILAR and plan.failed is not False, stories.failed),
         (operator in ORDER, stories.named & roles.says),
+        (operator is Operator.SEARCH and bool(_DID_I.match(plan.timeless)), stories.person),
         (operator is Operator.PROMISE, roles.says & ~stories.person & ~stories.asks),
         (operator is Operator.PROMISE, stories.marks > 0),
         (operator is Operator.PROMISE, ~stories.fulfilled),

@@ -136,7 +136,10 @@ def list_asked(query: str, plan: Plan, terms: StoryTerms, session_id: str) -> Li
         kinds: tuple[EventKind, ...] | None = ()
     else:
         kinds = (EventKind.CALL,) if tools else _kinds(query, plan)
-    if kinds is None or (grouped is not None and not (kinds or failed)):
+    of_all = grouped is not None and not left and _THERE_ARE.search(query) is not None
+    if of_all:  # whoever speaks is an agent of its message
+        kinds = _ACTS_OF_AGENTS if grouped == "agent" else ()
+    if kinds is None or (grouped is not None and not (kinds or failed or of_all)):
         return None
     if grouped == "user" and kinds == (EventKind.MESSAGE,):
         by_person = True
@@ -161,6 +164,10 @@ def list_asked(query: str, plan: Plan, terms: StoryTerms, session_id: str) -> Li
     )
 
 
+_THERE_ARE: Final = re.compile(
+    r"(?<!\w)(?:are|were)\s+there(?!\w)|(?<!\w)do\s+(?:we|you|i)\s+have\W*$", re.IGNORECASE
+)
+_ACTS_OF_AGENTS: Final = (EventKind.CALL, EventKind.THOUGHT, EventKind.DECISION)
 _ABOUT: Final = re.compile(
     r"(?<!\w)(?:(?:is|are|was|were)\s+about|concern(?:s|ed)?|mention(?:s|ed)?|involve[sd]?|"
     r"deal(?:s|t)?\s+with|touch(?:es|ed)?|worked\s+on|refer(?:s|red)?\s+to|contain(?:s|ed)?|"
