@@ -48,7 +48,7 @@ OVERRULED: Final = 0.15
 NO_TOPIC: Final = Topic(frozenset(), {}, dict.fromkeys(EDGES, MAX_WEIGHT))
 """All that is known of somebody is asked for."""
 _ASKS_OTHERWISE: Final = re.compile(
-    r"^\W*(?:why|when|since|until|how\s+(?!old)|is|are|does|do|did|can|am|has|have)\b"
+    r"^\W*(?:why|when|since|until|how\s+(?!old|do(?:es)?\s+(?:\S+\s+){1,2}(?:like|prefer)\b)|is|are|does|do|did|can|am|has|have)\b"
     r"|\b(?:not|n't|never|before|used|did|had|former|previous|said|say|told|tell)\b"
     r"|n['\u2019]t\b",
     re.IGNORECASE,
@@ -212,7 +212,7 @@ def preferred(persons: Persons, question: PersonAsked, answer: StoryAnswer) -> S
     """A wish that stories told, or the one that is asked for of those that are known as facts."""
     person = known_of(persons, question)
     wishes = [] if person is None else stated(person.facts)
-    if person is None or not wishes or not answer.order:
+    if person is None or not wishes or not answer.order or answer.value is not None:
         return answer
     terms = story_terms(question.asking.query, question.plan)
     if frozenset(terms.stems) <= _stems_of_names(person) | _OF_WHO_ASKS | asked_as(WISHES[0]):
