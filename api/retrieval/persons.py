@@ -54,6 +54,8 @@ WHO_ASKS: Final = word_set(
 """Words for somebody who is not named: whose session it is."""
 THEMSELVES: Final = word_set("i me my mine we us our ours")
 """By which whoever asks speaks of themselves."""
+_UNNAMED: Final = (Operator.PERSONALIZE, Operator.PREFERENCE)
+"""Operators that are about whoever asks, where nobody is named."""
 T = TypeVar("T")
 
 
@@ -209,7 +211,7 @@ def meant_by(persons: Persons, question: PersonAsked) -> list[EntityName]:
             best = score, members
     is_unnamed = not best[1] and (
         question.asking.intent is not None
-        or question.plan.operator is Operator.PERSONALIZE
+        or question.plan.operator in _UNNAMED
         or not words.isdisjoint(WHO_ASKS)
     )
     if is_unnamed and own_id is not None:
