@@ -109,6 +109,8 @@ def _told(
     if story.plan.operator is Operator.PROMISE and value is None:
         value, evidence = _promised(evidence, shown, is_list=story.type == "list")
     if value is None and story.type == "list":
+        if story.plan.operator is Operator.OPEN:
+            evidence = [one for one in evidence if one not in events or _to_be_done(one, shown)]
         listed = filter(None, (events.get(one) for one in evidence))
         value = each_of(story.plan, evidence, shown) or list(filter(None, map(summary_of, listed)))
     if value is None and evidence and (head := events.get(evidence[0])) is not None:
@@ -142,6 +144,12 @@ def _promised(evidence: list[str], shown: Shown, *, is_list: bool) -> tuple[Any,
         return None, evidence if is_list else evidence[:1]
     several = is_list or len(told) > 1
     return [*told.values()] if several else next(iter(told.values())), [*told]
+
+
+def _to_be_done(event_id: str, shown: Shown) -> bool:
+    """Whether what is listed as open is, of what somebody said, a promise in so many words."""
+    node = shown.events[event_id]
+    return not is_said(node) or promised_in(said_by(node, shown)) is not None
 
 
 def _with_causes(
