@@ -18,11 +18,10 @@ from api.record_fields import (
     outcomes_of,
 )
 from api.record_history import has_failed
-from api.record_reading import BESIDE, Value, asked_records, called, meaning, meanings
+from api.record_reading import BESIDE, Value, asked_records, called, meaning, meanings, with_outcome
 from api.retrieval.durations import duration_text
 from api.retrieval.plan import Operator, Plan
 from api.retrieval.story_result import StoryAnswer
-from api.schemas import Node
 from enrichment.act_names import is_reader
 from enrichment.stems import stem_in, stems_of, telling_stems_of, words_in
 from enrichment.vocabulary import STOP_WORDS, word_set
@@ -136,7 +135,7 @@ _OF_AN_ORDER: Final = word_set("quantity qty")
 
 def _numbers(plan: Plan, evidence: list[str], shown: Shown) -> Iterator[Field]:
     """The numbers that a question asks for, of each record that has one."""
-    acts = {*evidence[:1], *(node.node_id for node in _outcome(evidence, shown))}
+    acts = {node.node_id for node in with_outcome(evidence, shown)}
     for node in asked_records(plan, evidence, shown):
         meant = [*of_meant_row(fields_of(node, shown), plan.timeless)]
         number = _number(plan, meant)
@@ -144,13 +143,6 @@ def _numbers(plan: Plan, evidence: list[str], shown: Shown) -> Iterator[Field]:
             number = _number_of_act(plan, meant)
         if number is not None:
             yield number
-
-
-def _outcome(evidence: list[str], shown: Shown) -> Iterator[Node]:
-    """What came of the call that was found."""
-    outcome = outcomes_of(shown.events).get(evidence[0]) if evidence else None
-    if outcome is not None:
-        yield outcome
 
 
 def _number_of_act(plan: Plan, fields: Iterable[Field]) -> Field | None:

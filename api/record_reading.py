@@ -126,6 +126,13 @@ def asked_records(plan: Plan, evidence: list[str], shown: Shown) -> Iterator[Nod
         met.add(node.node_id)
 
 
+def with_outcome(evidence: list[str], shown: Shown) -> list[Node]:
+    """The first event that proves an answer, and what came of it where it is a call."""
+    both = [shown.events.get(event_id) for event_id in evidence[:1]]
+    both += [outcomes_of(shown.events).get(event_id) for event_id in evidence[:1]]
+    return [node for node in both if node is not None]
+
+
 def _is_near(node: Node, first: Node) -> bool:
     """Whether an event is nearly as relevant as the first."""
     beside = node.provenance.session_id == first.provenance.session_id

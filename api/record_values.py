@@ -29,6 +29,7 @@ from api.record_reading import (
     called,
     meaning,
     meanings,
+    with_outcome,
 )
 from api.retrieval.plan import Operator, Plan
 from api.retrieval.story_terms import VALUES
@@ -206,7 +207,10 @@ def _when(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
 
 
 def _only_date(plan: Plan, evidence: list[str], shown: Shown) -> Field | None:
-    """The only date in the newest record of what is asked about; else that of the first event."""
+    """The only date in the newest record of what is asked about.
+
+    Where nothing is named by an identifier, that of the first event, or of what came of it.
+    """
     identifiers = identifiers_in(plan.timeless)
     about = [
         node
@@ -214,8 +218,8 @@ def _only_date(plan: Plan, evidence: list[str], shown: Shown) -> Field | None:
         if is_record_of(node, identifiers[0], shown) and not has_failed(node)
     ]
     about.sort(key=lambda node: node.provenance.occurred_at or "", reverse=True)
-    first = [] if identifiers else [shown.events.get(one) for one in evidence[:1]]
-    for node in (*about, *filter(None, first)):
+    first = [] if identifiers else with_outcome(evidence, shown)
+    for node in (*about, *first):
         meant = of_meant_row(fields_of(node, shown), plan.timeless)
         dates = [field for field in meant if _DATE.fullmatch(field.value)]
         if len({field.value for field in dates}) == 1:
