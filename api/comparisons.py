@@ -41,7 +41,7 @@ _LESS_IS_BETTER: Final = frozenset(
 _NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?")
 _MOST_LINES: Final = 20
 _LOOKED_AT: Final = 40
-_SEVERAL: Final = 2
+_AT_LEAST: Final = 2
 
 
 def compared(plan: Plan, evidence: Sequence[str], shown: Shown) -> Answer | None:
@@ -53,7 +53,7 @@ def compared(plan: Plan, evidence: Sequence[str], shown: Shown) -> Answer | None
     if _COMPARED.match(plan.timeless) is None:
         return None
     names = list(dict.fromkeys(identifiers_in(plan.timeless)))
-    if len(names) < _SEVERAL:
+    if len(names) < _AT_LEAST:
         return None if names else _alike(evidence, shown)
     told = [_told_of(name, names, shown) for name in names]
     fields = [{field.words: field for field in reversed(each)} for each in told]
@@ -118,7 +118,7 @@ def _alike(evidence: Sequence[str], shown: Shown) -> Answer | None:
         and node.provenance.session_id == first.provenance.session_id
         and (summary := summary_of(node))
     }
-    if len(alike) < _SEVERAL:
+    if len(alike) < _AT_LEAST:
         return None
     return Answer(type="list", value=[*alike.values()], evidence=[*alike])
 
@@ -137,14 +137,14 @@ def foremost(plan: Plan, shown: Shown) -> Answer | None:
         return None
     least = how in _SMALLEST or (is_best and not attribute.isdisjoint(_LESS_IS_BETTER))
     noun = frozenset((stem_in(match["noun"].lower()),))
-    found = [
+    numbered = [
         (number, name, node.node_id)
         for node in _settled(shown)
         for name, number in _measured(fields_of(node, shown), noun, attribute)
     ]
-    if len({name for _, name, _ in found}) < _SEVERAL:
+    if len({name for _, name, _ in numbered}) < _AT_LEAST:
         return None
-    _, name, node_id = min(found) if least else max(found)
+    _, name, node_id = min(numbered) if least else max(numbered)
     return Answer(type="value", value=name, evidence=[node_id])
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from api.record_fields import (
@@ -39,7 +40,7 @@ _FROM_TO: Final = re.compile(
     r"(?<!\w)from\s+(?P<old>\S+(?:\s\S+){0,3}?)\s+to\s+(?P<new>\S+(?:\s\S+){0,3}?)(?=[\s.,;:!?)]|$)",
     re.IGNORECASE,
 )
-_WORDS_MORE: Final = 1
+_MORE: Final = 1
 """Words that a name may have more than another one for the same."""
 _STATES: Final = (EventKind.RESULT, EventKind.OTHER, EventKind.CALL)
 """Kinds of events that state what is: of a call what it asked for, where it worked."""
@@ -114,18 +115,18 @@ def _in_a_sentence(now: Stated, plan: Plan, shown: Shown) -> Stated | None:
 
 
 def history(first: Field, plan: Plan, shown: Shown) -> Sequence[Stated]:
-    """The values of a field of one thing in the order of time; of the found one at least."""
+    """The values of a field of one thing in the order of time; of the stated one at least."""
     record = shown.events[first.node_id]
     outcomes = outcomes_of(shown.events)
     question = telling_stems_of(plan.timeless)
     told = question & stems_of(said_by(record, shown))
     named = identifiers_in(plan.timeless)
     key = None if named else _key(first, record, outcomes.get(record.node_id), plan, shown=shown)
-    found = {first.node_id: Stated(first.value, first.node_id, _at(record))}
+    stated = {first.node_id: Stated(first.value, first.node_id, _at(record))}
     if key is None and not (named or (told and plan.operator is Operator.VALUE)):
-        return [*found.values()]
+        return [*stated.values()]
     for node in shown.events.values():
-        if node.node_id in found or not _states(node, outcomes.get(node.node_id)):
+        if node.node_id in stated or not _states(node, outcomes.get(node.node_id)):
             continue
         if key is None and not told <= stems_of(said_by(node, shown)):
             continue
@@ -133,16 +134,14 @@ def history(first: Field, plan: Plan, shown: Shown) -> Sequence[Stated]:
         if key is not None and not any(_is_same(field, key) for field in fields):
             continue
         if (same := _called_alike(first, fields)) is not None:
-            found[node.node_id] = Stated(same.value, node.node_id, _at(node))
-    return sorted(found.values(), key=lambda one: one.at)
+            stated[node.node_id] = Stated(same.value, node.node_id, _at(node))
+    return sorted(stated.values(), key=attrgetter("at"))
 
 
 def _called_alike(first: Field, fields: Iterable[Field]) -> Field | None:
     """The field of the same name, or else of one with a word more or less: `limit_eur`."""
     words = frozenset(first.words)
-    alike = [
-        field for field in fields if len(words.symmetric_difference(field.words)) <= _WORDS_MORE
-    ]
+    alike = [field for field in fields if len(words.symmetric_difference(field.words)) <= _MORE]
     held = [field for field in alike if words <= {*field.words} or words >= {*field.words}]
     return next((field for field in held if field.words == first.words), next(iter(held), None))
 

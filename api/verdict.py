@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from api.comparisons import compared, foremost
 from api.record_fields import Shown, said_by, summary_of
-from api.record_values import brought_up_to_date, counted, each_of, value_of
+from api.record_numbers import counted
+from api.record_values import brought_up_to_date, each_of, value_of
 from api.retrieval.intent import PERSONAL
 from api.retrieval.narrative import AnswerHead
 from api.retrieval.plan import Operator

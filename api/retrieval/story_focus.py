@@ -147,10 +147,10 @@ def _of_telling_story(features: Features, failures: Array) -> int | None:
 
     What a tool reports has other words than what was wanted: the story has them.
     """
-    said = features.column("story_words")[failures]
-    if said.max() - said[0] < _SAID_MORE:
+    shares = features.column("story_words")[failures]
+    if shares.max() - shares[0] < _SAID_MORE:
         return None
-    return int(failures[said.argmax()])
+    return int(failures[shares.argmax()])
 
 
 def what_worked_first(stories: Stories, features: Features, order: Array) -> Array:

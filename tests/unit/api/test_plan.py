@@ -297,6 +297,10 @@ def test_a_time_limits_what_is_asked_for() -> None:
         ("What came after the rejected order?", True),
         ("What came before the order that was accepted?", False),
         ("What came after the order?", None),
+        ("Why did the pump not start?", True),
+        ("Why couldn't the parcel be delivered?", True),
+        ("Why was the parcel delivered?", False),
+        ("Why did the pump start?", None),
     ],
 )
 def test_whether_it_asks_about_what_failed(question: str, failed: bool | None) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from api.record_fields import Shown, fields_of, is_record_of
-from api.record_values import Value, each_of, value_of
+from api.record_reading import Value
+from api.record_values import each_of, value_of
 from api.retrieval.plan import plan_of
 from api.schemas import Node, NodeProvenance, Scores
 from projections.schema import EVENT
@@ -82,6 +83,80 @@ def test_the_newest_record_of_the_same_says_what_is() -> None:
     assert read("What is the limit of the kiln east?", given) == "96"
     beside = shown((old, "kiln: east\nlimit: 64"), (other, "kiln: west\nlimit: 12"))
     assert read("What is the limit of the kiln east?", beside) == "64"
+
+
+DAYS = ("2026-01-01T00:00:00.000Z", "2026-01-02T00:00:00.000Z", "2026-01-03T00:00:00.000Z")
+
+
+def moved() -> Shown:
+    """A visit that was booked at a farm and moved twice, and another one."""
+    texts = (
+        "visit: VI-7\nfarm: Alder\nstart: 2031-05-02T08:00",
+        "visit: VI-7\nstart: 2031-05-03T08:00",
+        "visit: VI-7\nstart: 2031-05-05T14:00",
+    )
+    told = [
+        (node(f"{place}", tool="change_visit", at=at), text)
+        for place, (at, text) in enumerate(zip(DAYS, texts, strict=True))
+    ]
+    other = node("other", tool="book_visit", at="2026-01-09T00:00:00.000Z")
+    return shown(*told, (other, "visit: VI-9\nstart: 2031-09-09T09:00"))
+
+
+@pytest.mark.parametrize(
+    ("question", "value"),
+    [
+        ("When is the visit at Alder?", "2031-05-05T14:00"),
+        ("When was the visit before it was moved?", "2031-05-03T08:00"),
+        ("When was VI-7 before it was moved?", "2031-05-03T08:00"),
+    ],
+)
+def test_a_thing_that_was_moved_is_where_it_was_moved_to(question: str, value: str) -> None:
+    assert read(question, moved()) == value
+
+
+@pytest.mark.parametrize(
+    ("question", "value"),
+    [
+        ("How much water does pump P-1 get?", "80"),
+        ("How much water did pump P-1 get before it was tuned?", "60"),
+        ("Which oil does pump P-1 take?", "thick"),
+        ("Which oil was used for pump P-1?", "thin"),  # how it went, whatever came later
+    ],
+)
+def test_what_is_now_is_told_apart_from_how_it_went(question: str, value: str) -> None:
+    old = node("old", tool="set_pump", at=DAYS[0])
+    new = node("new", tool="tune_pump", at=DAYS[1])
+    given = shown(
+        (old, "pump: P-1\nwater_l: 60\noil: thin"), (new, "pump: P-1\nwater_l: 80\noil: thick")
+    )
+    assert read(question, given) == value
+
+
+def test_how_many_there_are_is_not_how_many_were_ordered() -> None:
+    order = node("order", tool="order_bulbs")
+    count = node("count", tool="list_shelf")
+    shelf = "items.item: tulip\nitems.stored: 40\nitems.item: iris\nitems.stored: 7"
+    given = shown((order, "item: tulip\nquantity: 200"), (count, shelf))
+    assert read("How many tulip bulbs do we have?", given) == 40
+    assert read("How many tulip bulbs did Ana buy?", given) == 200
+
+
+def test_how_long_it_took_is_what_its_record_says() -> None:
+    given = shown((node("one"), "trial: TR-4\nminutes: 95\nyield: 3"))
+    assert read("How long did TR-4 take?", given) == "1 h 35 min"
+    assert read("How long did TR-5 take?", given) is None
+
+
+def test_of_a_list_without_a_named_row_none_is_the_answer() -> None:
+    given = shown((node("one"), "arms.arm: early\narms.rate: 3\narms.arm: late\narms.rate: 4"))
+    assert read("Which arm won the trial?", given) is None
+
+
+def test_what_something_is_somebody_may_have_said() -> None:
+    said = node("said", kind="message", at=DAYS[1])
+    given = shown((node("one"), "gauge: G-1"), (said, "bot: The tide error is 0.2, as before."))
+    assert read("What was the tide error?", given) == "0.2"
 
 
 def test_when_it_is_says_the_only_date_in_a_record_of_it() -> None:

@@ -10,7 +10,7 @@ import pytest
 from api.retrieval.plan import plan_of
 from api.retrieval.story_result import StoryAnswer
 from api.schemas import AtlasResponse, Meta, Node, NodeProvenance, Scores
-from api.spoken_answers import only_asks, said_first, said_time
+from api.spoken_answers import only_asks, said_first, said_time, unless_only_asked
 from api.verdict import answer_of
 from projections.schema import EVENT
 from tests.factories import partly
@@ -112,6 +112,37 @@ def answered(question: str, *nodes: Node, **fields: Any) -> tuple[Any, list[str]
     told = partly(AtlasResponse, nodes=list(nodes), edges=[], meta=partly(Meta, answered=True))
     known = answer_of(story, told, None)
     return known.value, known.evidence
+
+
+ASKS_AGAIN = said("again", "What's my plot number? I lost the letter.", agent="ana", second=1)
+SHRUGS = said("shrugs", "You never told me.", agent="bot", second=20)
+TELLS = said("tells", "My plot number is 31.", agent="ana", second=50)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "is_told"),
+    [
+        ((ASKS_AGAIN, SHRUGS), False),
+        ((ASKS_AGAIN, TELLS), True),
+        ((TELLS, ASKS_AGAIN), True),
+    ],
+)
+def test_that_it_was_asked_before_answers_no_question(
+    nodes: tuple[Node, ...], *, is_told: bool
+) -> None:
+    question = "What is my plot number?"
+    story = StoryAnswer(
+        plan=plan_of(question, 0),
+        confidence=0.9,
+        order=[],
+        relevance={},
+        type="value",
+        value=None,
+        evidence=[nodes[0].node_id],
+        decides=True,
+        explained={},
+    )
+    assert bool(unless_only_asked(story, nodes, question).confidence) is is_told
 
 
 def test_an_answer_is_what_was_said_to_the_question() -> None:

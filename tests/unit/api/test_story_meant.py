@@ -108,3 +108,36 @@ def test_a_thing_lasts_from_the_event_that_opens_it_to_the_one_that_ends_it() ->
     asked.add(1, "other", "AL-90", type="alert.resolved", minute=20)
     given = asked.answer()
     assert (given.value, given.evidence) == ("20 min", ["0", "2"])
+
+
+def test_a_failure_is_known_by_the_story_that_it_ends() -> None:
+    asked = Asked("Why couldn't the basket of plums be sent?")
+    asked.add(0, "message", "a basket of plums for the neighbours", author="ilja")
+    asked.add(0, "failure", "courier away", tool="post_parcel")
+    asked.add(1, "message", "mow the lawn", author="vera")
+    asked.add(1, "failure", "blade blocked", tool="start_mower")
+    assert asked.answer().order[0] == "1"
+
+
+def test_a_decision_that_says_why_is_meant_before_a_failure() -> None:
+    asked = Asked("Why was bark mulch given up?")
+    asked.add(0, "decision", "give up bark mulch because it feeds slugs")
+    asked.add(1, "failure", "blade blocked", tool="start_mower")
+    assert asked.answer().order[0] == "0"
+
+
+def test_what_is_refused_without_an_error_is_told_by_what_refused_it() -> None:
+    asked = Asked("Why did I not approve RV-90 at first?")
+    asked.add(0, "other", "review RV-90 asked")
+    asked.add(0, "other", "review RV-90 reasons plot missing, no holdout", type="review.submitted")
+    asked.add(0, "failure", "module missing", tool="run_notebook")
+    assert asked.answer().order[0] == "1"
+
+
+def test_what_is_named_by_a_number_that_nobody_said_is_not_known() -> None:
+    asked = Asked("What was the harvest of TRI-90?")
+    asked.add(0, "result", "trial TRI-4 harvest 31", tool="finish_trial")
+    assert asked.answer().confidence == 0.0
+    like = Asked("Have we seen this before: HarvestError: trial TRI-90 flooded")
+    like.add(0, "failure", "harvesterror trial TRI-4 flooded", tool="finish_trial")
+    assert like.answer().confidence > 0.0

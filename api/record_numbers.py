@@ -1,0 +1,238 @@
+"""How many, how much and how long, as the records of an answer state it. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from operator import itemgetter
+from typing import Final
+
+from api.record_fields import (
+    Field,
+    Shown,
+    fields_of,
+    holding,
+    identifiers_in,
+    is_echo,
+    of_meant_row,
+    outcomes_of,
+)
+from api.record_history import has_failed
+from api.record_reading import BESIDE, Value, asked_records, called, meaning, meanings, with_outcome
+from api.retrieval.durations import duration_text
+from api.retrieval.plan import Operator, Plan
+from api.retrieval.story_result import StoryAnswer
+from enrichment.act_names import is_reader
+from enrichment.stems import stem_in, stems_of, telling_stems_of, words_in
+from enrichment.vocabulary import STOP_WORDS, word_set
+
+_HOW_MANY: Final = re.compile(r"^\W*(?:and\s+)?how\s+many\s+(?!times\b)", re.IGNORECASE)
+
+_NUMBER: Final = re.compile(r"\d{1,15}")
+
+_COUNTS: Final = frozenset(("count", "quantity", "qty"))
+"""Names of fields that say how many of what the record is about."""
+
+
+def counted(story: StoryAnswer, shown: Shown) -> Value:
+    """How many, as the outcomes of what is counted say, where each of them does.
+
+    `sent: 41` says how many were sent by one call.
+    """
+    as_counted = Value(story.value, story.evidence)
+    if not _HOW_MANY.match(story.plan.timeless):
+        return as_counted
+    outcomes = outcomes_of(shown.events)
+    total, proofs = 0, []
+    for event_id in story.evidence:
+        node = outcomes.get(event_id) or shown.events.get(event_id)
+        fields = [] if node is None else fields_of(node, shown)
+        number = None if _names_one(story.plan, fields) else _number(story.plan, fields)
+        if number is None:
+            return as_counted
+        total += int(number.value)
+        proofs.append(number.node_id)
+    return Value(total, proofs) if proofs else as_counted
+
+
+_COUNTED: Final = re.compile(
+    r"^\W*(?:and\s+)?how\s+many\s+(?P<noun>.+?)\s+(?:is|are|was|were|did|do|does|has|have|had)\s",
+    re.IGNORECASE,
+)
+
+
+def _names_one(plan: Plan, fields: Iterable[Field]) -> bool:
+    """Whether a record is of one of what is counted: `order: O-7` is one order.
+
+    How many lamps were ordered counts lamps.
+    """
+    match = _COUNTED.match(plan.timeless)
+    question = stems_of(match["noun"] if match else plan.timeless)
+    return any(
+        not field.row
+        and STOP_WORDS.isdisjoint(field.words)
+        and question.issuperset(map(stem_in, field.words))
+        and any(map(str.isdigit, field.value))
+        and any(map(str.isalpha, field.value))
+        for field in fields
+    )
+
+
+def _number(plan: Plan, fields: Iterable[Field]) -> Field | None:
+    """The number that a question asks for, by the field whose name says most of it; None: none.
+
+    It is called in the same form: `order: 4711` says of no number of orders.
+    """
+    asked_for = _COUNTS.union(words_in(plan.timeless.lower()))
+    numbers = [
+        field
+        for field in fields
+        if asked_for.issuperset(field.words) and _NUMBER.fullmatch(field.value)
+    ]
+    shares = [len(field.words) - _COUNTS.issuperset(field.words) for field in numbers]
+    best = [field for field, one in zip(numbers, shares, strict=True) if one == max(shares)]
+    return best[0] if len(best) == 1 else None
+
+
+_HAVING: Final = re.compile(
+    r"(?<!\w)(?:do|does)\s+(?:we|i|you|they|he|she|\S+)\s+(?:still\s+|now\s+)*have(?!\w)|"
+    r"(?<!\w)(?:are|is)\s+(?:there|left|available|in\s+stock)(?!\w)",
+    re.IGNORECASE,
+)
+
+_STOCK: Final = word_set("stock left remaining available hand stored balance inventory")
+"""Stand in the name of a field that says how many of something there are."""
+
+
+def _of_stock(plan: Plan, evidence: list[str], shown: Shown) -> Field | None:
+    """How many there are, where that is asked: what is in stock, or what a tool counted.
+
+    How many were ordered, moved or sold is of what was done, and says not how many there are.
+    """
+    if not _HAVING.search(plan.timeless):
+        return None
+    stocked, others = [], []
+    for node in asked_records(plan, evidence, shown):
+        meant = [*of_meant_row(fields_of(node, shown), plan.timeless)]
+        rows = {field.row for field in meant if is_echo(field, plan.timeless)}
+        stocked += [
+            field
+            for field in meant
+            if _NUMBER.fullmatch(field.value)
+            and not _STOCK.isdisjoint(field.words)
+            and (not rows or field.row in rows)
+        ][:1]
+        if (number := _number(plan, meant)) is not None:
+            looks = is_reader(node.attributes.get("tool_name") or "")
+            others.append(((not looks, not _OF_AN_ORDER.isdisjoint(number.words)), number))
+    others.sort(key=itemgetter(0))
+    return next(iter([*stocked, *(number for _, number in others)]), None)
+
+
+_OF_AN_ORDER: Final = word_set("quantity qty")
+"""Names of fields that say how many of something are to be had, not how many there are."""
+
+
+def _numbers(plan: Plan, evidence: list[str], shown: Shown) -> Iterator[Field]:
+    """The numbers that a question asks for, of each record that has one."""
+    acts = {node.node_id for node in with_outcome(evidence, shown)}
+    for node in asked_records(plan, evidence, shown):
+        meant = [*of_meant_row(fields_of(node, shown), plan.timeless)]
+        number = _number(plan, meant)
+        if number is None and node.node_id in acts:
+            number = _number_of_act(plan, meant)
+        if number is not None:
+            yield number
+
+
+def _number_of_act(plan: Plan, fields: Iterable[Field]) -> Field | None:
+    """How many an act was about: `changed_rows: 40` of the call that changed them."""
+    match = _COUNTED.match(plan.timeless)
+    noun = meanings(match["noun"]) if match else frozenset()
+    named = (field for field in fields if _NUMBER.fullmatch(field.value))
+    return called(noun, named, plan)
+
+
+AMOUNT: Final = re.compile(r"\D{0,3}\d[\d.,]*(?:\s?\D{1,3})?")
+
+_MEASURES: Final[Mapping[str, frozenset[str]]] = {
+    "big": word_set("size volume"),
+    "large": word_set("size area volume"),
+    "long": word_set("length duration"),
+    "high": word_set("height level"),
+    "tall": word_set("height"),
+    "wide": word_set("width"),
+    "deep": word_set("depth"),
+    "heavy": word_set("weight mass"),
+    "far": word_set("distance"),
+    "old": word_set("age"),
+    "fast": word_set("speed rate"),
+    "hot": word_set("temperature"),
+    "cold": word_set("temperature"),
+    "full": word_set("level"),
+    "expensive": word_set("amount"),
+}
+"""What is measured, by the word that asks how much of it there is."""
+
+_UNITS_MS: Final = {
+    name: ms
+    for names, ms in (
+        *(
+            ("ms millis milliseconds", 1),
+            ("s sec secs seconds", 1_000),
+            ("min mins minutes", 60_000),
+        ),
+        *(("h hours", 3_600_000), ("days", 86_400_000)),
+    )
+    for name in names.split()
+}
+
+_LENGTHS: Final = word_set("duration elapsed runtime took time total")
+"""Stand before a unit in the name of a field that says how long something took."""
+
+
+def measured(measure: str, fields: Iterable[Field]) -> Value | None:
+    """The number under a name of what a word asks the measure of: `size_mb`."""
+    names = frozenset(map(meaning, _MEASURES.get(measure, ())))
+    for field in fields:
+        if not names.isdisjoint(map(meaning, field.words)) and AMOUNT.fullmatch(field.value):
+            return Value(field.value, [field.node_id])
+    return None
+
+
+def amount_done(plan: Plan, amounts: Iterable[Field]) -> Field | None:
+    """How much of what was done: `freed_gb: 38` says how much was freed, `spent_eur` was spent."""
+    question = telling_stems_of(plan.timeless)
+    for field in amounts:
+        shared = sum(stem_in(word) in question for word in field.words)
+        if shared and shared >= len(field.words) - BESIDE and not is_echo(field, plan.timeless):
+            return field
+    return None
+
+
+def lasted(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
+    """How long it took by the record of what the question is about: `minutes: 112`.
+
+    That counts more than when its events were told.
+    """
+    identifiers = identifiers_in(plan.timeless)
+    if plan.operator is not Operator.TIME:
+        return None
+    for node in (
+        holding(identifiers, shown) if identifiers else asked_records(plan, evidence, shown)
+    ):
+        for field in () if has_failed(node) else fields_of(node, shown):
+            *before, unit = field.words
+            is_length = unit in _UNITS_MS and _LENGTHS.issuperset(before)
+            if is_length and re.fullmatch(r"\d+(?:\.\d+)?", field.value):
+                lasted = duration_text(round(float(field.value) * _UNITS_MS[unit]))
+                return Value(lasted, [node.node_id, *evidence])
+    return None
+
+
+def how_many(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
+    """How many, as a record says it; None: that is not asked for, or none says it."""
+    if not _HOW_MANY.match(plan.timeless):
+        return None
+    number = _of_stock(plan, evidence, shown) or next(_numbers(plan, evidence, shown), None)
+    return number and Value(int(number.value), [number.node_id, *evidence])

@@ -1,0 +1,155 @@
+"""Reading an answer's records: which of them may answer, and the field of a name in them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+from api.record_fields import (
+    Field,
+    Shown,
+    fields_of,
+    holding,
+    identifiers_in,
+    is_echo,
+    of_meant_row,
+    outcomes_of,
+    said_by,
+)
+from api.record_history import as_asked, has_failed, is_as_found
+from api.retrieval.plan import Operator, Plan
+from api.retrieval.story_terms import VALUES
+from api.schemas import Node
+from enrichment.stems import stem_in, stems_of, telling_stems_of, words_in
+from enrichment.vocabulary import STOP_WORDS
+
+
+class Value(NamedTuple):
+    """What a record says, and the ids of the events that prove it, the record first."""
+
+    value: Any
+    evidence: list[str]
+
+
+_SAME: Final = {
+    stem_in(one): stem_in(other)
+    for one, other in (
+        *(("state", "status"), ("total", "amount"), ("price", "amount"), ("cost", "amount")),
+        *(("sum", "amount"), ("fee", "amount"), ("celsius", "temperature")),
+        *(("fahrenheit", "temperature"), ("kelvin", "temperature")),
+    )
+}
+"""Words of which records have one or the other."""
+
+BESIDE: Final = 1
+"""Words that a field's name may have beside what is asked for, as `fee_eur` has."""
+
+FIRST_EVENTS: Final = 10
+
+_NEARLY: Final = 0.75
+"""Share of the relevance of the first event."""
+
+_NEARLY_BESIDE: Final = 0.5
+"""The same for what happened in its session."""
+
+_OF_NEARLY: Final = VALUES | {Operator.SEARCH, Operator.ACTOR}
+
+
+def as_it_is_asked(field: Field | None, plan: Plan, shown: Shown) -> Value | None:
+    """What a field says, as it is asked: now, unless a time is named, or before that."""
+    if field is None:
+        return None
+    if is_as_found(plan):
+        return Value(field.value, [field.node_id])
+    stated = as_asked(field, plan, shown)
+    return stated and Value(stated.value, list(dict.fromkeys((stated.node_id, field.node_id))))
+
+
+def called(wanted: frozenset[str], fields: Iterable[Field], plan: Plan) -> Field | None:
+    """The field of that name, or whose name is part of it, or holds it; the first of the best.
+
+    What the question says itself is no answer to it.
+    """
+    best: Field | None = None
+    most = 0
+    for field in fields if wanted else ():
+        key = frozenset(map(meaning, field.words))
+        is_called = key <= wanted or (wanted <= key and len(key) <= len(wanted) + BESIDE)
+        if is_called and len(key & wanted) > most and not is_echo(field, plan.timeless):
+            best, most = field, len(key & wanted)
+    return best
+
+
+def meanings(text: str) -> frozenset[str]:
+    """Of the words of a text that say something what they mean in names of fields."""
+    return frozenset(meaning(word) for word in words_in(text.lower()) if word not in STOP_WORDS)
+
+
+def meaning(word: str) -> str:
+    """The stem of a word, one for all words that records use for the same."""
+    stem = stem_in(word)
+    return _SAME.get(stem, stem)
+
+
+def saying_as_much(first: Node, plan: Plan, shown: Shown) -> Iterator[Node]:
+    """The first events which say all that one of them says of a question, and did not fail."""
+    told = telling_stems_of(plan.timeless) & stems_of(said_by(first, shown))
+    outcomes = outcomes_of(shown.events)
+    for node in islice(shown.events.values(), FIRST_EVENTS):
+        failed = has_failed(node) or has_failed(outcomes.get(node.node_id, node))
+        if not failed and told <= stems_of(said_by(node, shown)):
+            yield node
+
+
+def asked_fields(plan: Plan, evidence: list[str], shown: Shown) -> Iterator[Field]:
+    """The fields of `asked_records`, of a list those of the row that is meant first."""
+    for node in asked_records(plan, evidence, shown):
+        yield from of_meant_row(fields_of(node, shown), plan.timeless)
+
+
+def asked_records(plan: Plan, evidence: list[str], shown: Shown) -> Iterator[Node]:
+    """The first event, its call or outcome, then what says the identifiers that are asked about.
+
+    Where there are none, a value may stand in what is nearly as relevant as the first.
+
+    What failed says nothing of what is, unless that is asked for.
+    """
+    events = shown.events
+    first = events.get(evidence[0]) if evidence else None
+    if first is None:
+        return
+    outcomes = outcomes_of(events)
+    same = [node for node in events.values() if node is not first and _whose(node) == _whose(first)]
+    if identifiers := identifiers_in(plan.timeless):
+        about = [*holding(identifiers, shown)]
+    elif plan.operator in _OF_NEARLY:
+        about = [node for node in islice(events.values(), FIRST_EVENTS) if _is_near(node, first)]
+    else:
+        about = []
+    met: set[str] = set()
+    for node in (first, *(same if first.attributes.get("tool_name") else ()), *about):
+        outcome = outcomes.get(node.node_id, node)
+        if node.node_id not in met and (
+            plan.failed or not (has_failed(node) or has_failed(outcome))
+        ):
+            yield node
+        met.add(node.node_id)
+
+
+def with_outcome(evidence: list[str], shown: Shown) -> list[Node]:
+    """The first event that proves an answer, and what came of it where it is a call."""
+    both = [shown.events.get(event_id) for event_id in evidence[:1]]
+    both += [outcomes_of(shown.events).get(event_id) for event_id in evidence[:1]]
+    return [node for node in both if node is not None]
+
+
+def _is_near(node: Node, first: Node) -> bool:
+    """Whether an event is nearly as relevant as the first."""
+    beside = node.provenance.session_id == first.provenance.session_id
+    share = _NEARLY_BESIDE if beside else _NEARLY
+    return node.scores.relevance_score >= share * first.scores.relevance_score
+
+
+def _whose(node: Node) -> tuple[Any, Any]:
+    return node.attributes.get("tool_name"), node.provenance.session_id

@@ -1,0 +1,26 @@
+"""All that is known of a person, what is derived of them included."""
+
+from __future__ import annotations
+
+import pytest
+
+from api.retrieval.person_ranking import NO_TOPIC
+from api.retrieval.personal import Known, Trait, profile_lines
+from projections.schema import TRAIT_EDGES
+
+
+@pytest.mark.parametrize("kind", sorted(TRAIT_EDGES))
+def test_a_profile_tells_what_is_derived_of_a_person(kind: str) -> None:
+    trait = Trait(
+        kind=kind,
+        name="prune_tree",
+        strength=0.5,
+        session_count=3,
+        last_ms=0,
+        event_id="e1",
+        own_id="t1",
+        parent_id=None,
+    )
+    person = Known(names=frozenset(("vera",)), facts=(), traits=(trait,), name="vera")
+    (line,) = profile_lines(person, NO_TOPIC)
+    assert "prune_tree" in line.text
