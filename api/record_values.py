@@ -229,7 +229,7 @@ def _only_date(plan: Plan, evidence: list[str], shown: Shown) -> Field | None:
         if is_record_of(node, identifiers[0], shown) and not has_failed(node)
     ]
     first = [] if identifiers else with_outcome(evidence, shown)
-    about += saying_as_much(first[0], plan, shown) if first else ()
+    about += saying_as_much(first[0], plan, shown) if first and plan.ahead else ()
     about.sort(key=lambda node: node.provenance.occurred_at or "", reverse=True)
     for node in (*about, *first):
         meant = of_meant_row(fields_of(node, shown), plan.timeless)

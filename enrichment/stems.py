@@ -116,6 +116,8 @@ _NOMINAL: Final = frozenset(
         *("ance", "ence", "ing", "s", "ur", "ement"),
     )
 )
+_LONG_NOMINAL: Final = frozenset(("ment", "ation", "ition"))
+"""That make a noun of a verb of three letters, too."""
 
 
 @lru_cache(maxsize=65_536)
@@ -125,4 +127,7 @@ def same_root(stem: str, other: str) -> bool:
         return True
     pairs = enumerate(zip(stem, other, strict=False))
     shared = next((at for at, (one, two) in pairs if one != two), min(len(stem), len(other)))
-    return shared >= _ROOT and {stem[shared:], other[shared:]} <= _NOMINAL
+    ends = {stem[shared:], other[shared:]}
+    if shared == _ROOT - 1:  # `pay` and `payment`
+        return "" in ends and not ends.isdisjoint(_LONG_NOMINAL)
+    return shared >= _ROOT and ends <= _NOMINAL

@@ -109,8 +109,8 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
         1.16,
         (
             rf"^\W*(?:is|are|was|were)\s+(?:there\s+)?(?:still\s+)?(?:anything|something|nothing)(?:\s+(?:else|still|currently|yet|left))*\s+{_UNFINISHED}(?:\s+(?:{_YET}))?(?:\s+{_ABOUT})?",
-            rf"^\W*(?:is|are)\s+there\s+(?:still\s+)?(?:any|some)\s+(?:still\s+)?{_UNFINISHED}(?=\s+\w)",
-            rf"^\W*(?:is|are)\s+(?:there\s+)?(?:still\s+)?(?:any|some)\s+.*?\s(?:that\s+(?:is|are)\s+)?(?:still\s+)?{_UNFINISHED}(?:\s+(?:{_YET}))?(?:\s+{_ABOUT})?",
+            rf"^\W*(?:is|are)\s+there\s+(?:still\s+)?(?:any|some|an?)\s+(?:still\s+)?{_UNFINISHED}(?=\s+\w)",
+            rf"^\W*(?:is|are)\s+(?:there\s+)?(?:still\s+)?(?:any|some|an?)\s+.*?\s(?:that\s+(?:is|are)\s+)?(?:still\s+)?{_UNFINISHED}(?:\s+(?:{_YET}))?(?:\s+{_ABOUT})?",
             r"^\W*(?:is|are)\s+(?:there\s+)?(?:anything|something)\s+(?:left|remaining|still)\s+to\s+(?:do|be\s+done|finish|settle)\s*\??$",
             rf"^\W*what(?:\s+(?:all|else))?\s+(?:is|are|remains?|do\s+(?:we|i|you)\s+(?:still\s+)?have)\s+(?:still\s+|left\s+|yet\s+)*to\s+(?:do|be\s+done|finish|settle)(?:\s+(?:{_YET}))?(?:\s*$|\s*\?|\s+{_ABOUT})",
             rf"^\W*what(?:\s+(?:all|else))?\s+(?:is|are|remains?|stays?)\s+(?:still\s+|currently\s+|left\s+)*{_UNFINISHED}(?:\s+(?:{_YET}))?(?:\s*$|\s*\?|\s+{_ABOUT})",

@@ -74,7 +74,10 @@ class _Act(NamedTuple):
     tried: bool
 
 
-_WHETHER: Final = (" is ", " was ", " are ", " were ", " has ", " have ", " did ", " does ")
+_WHETHER: Final = (
+    *(" is ", " was ", " are ", " were ", " has ", " have ", " did ", " does "),
+    *(" how is ", " how was ", " how are ", " how were "),
+)
 
 
 def asks_for_first(terms: StoryTerms) -> bool:

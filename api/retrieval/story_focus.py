@@ -35,9 +35,10 @@ def failure_meant(
     if stories.holds.shape[1]:
         all_held = numpy.asarray(with_call(stories, features).all(axis=1))
         told = failures[all_held[failures]]
+        is_cause = not stories.failed[best] and stories.leads_to[best] in told
+        if len(told) and not (all_held[best] or is_cause):
+            return int(told[0])
         if stories.failed[best] and not all_held[best]:
-            if len(told):
-                return int(told[0])
             return _decided_of(stories, features, order)
     if (
         not stories.holds.shape[1]

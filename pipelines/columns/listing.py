@@ -92,6 +92,8 @@ def _acts(view: View, question: ListAsked, words: Sequence[str], chosen: Bits) -
             name = names.text(number) or ""
             meaning = of_tool(name) if column == "tool" else of_type(name)[:2]
             meant = [verb for verb in question.verbs if says_verb(base(verb), meaning[0])]
+            if named := [verb for verb in meant if base(verb) in meaning[0]]:
+                meant = named  # what was sent by email says so
             if question.failed:  # `run_tests` failed where tests did
                 meant = meant or [verb for verb in question.verbs if verb in meaning[1]]
             left = [word for word in words if word not in meant and word not in meaning[1]]
