@@ -158,8 +158,15 @@ def _key(
     of_row = [field for field in fields if not first.row or field.row in ((), first.row)]
     named = (field for field in [*of_row, *others] if field.words != first.words)
     return next((field for field in named if _is_identifier(field)), None) or next(
-        (field for field in of_row if field != first and is_echo(field, plan.timeless)), None
+        (field for field in of_row if field != first and _is_named(field, plan.timeless)), None
     )
+
+
+def _is_named(field: Field, question: str) -> bool:
+    """Whether a question says what a field says, or half of a name: `Kestrel Ltd` is Kestrel."""
+    stems = telling_stems_of(field.value)
+    is_name = not field.value.islower() and 2 * len(stems & stems_of(question)) >= len(stems) > 0
+    return is_name or is_echo(field, question)
 
 
 def _is_identifier(field: Field) -> bool:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from api.comparisons import compared, foremost
-from api.record_fields import Shown, said_by, summary_of
+from api.record_fields import Shown, fields_of, said_by, summary_of
 from api.record_numbers import counted
 from api.record_values import brought_up_to_date, each_of, value_of
 from api.retrieval.intent import PERSONAL
@@ -20,6 +20,8 @@ from api.retrieval.story_result import StoryAnswer
 from api.schemas import Answer, AtlasResponse, Edge, Node, PlanReport
 from api.spoken_answers import is_said, reason_given, said_first, said_time
 from enrichment.event_kinds import FAILED, EventKind
+from enrichment.stems import stem_in
+from enrichment.vocabulary import STOP_WORDS
 from projections.events import timestamp_text
 from projections.schema import CAUSED_BY, EVENT
 
@@ -172,9 +174,31 @@ def _behind(head: Node, events: Mapping[str, Node], edges: Sequence[Edge]) -> li
     """The nearest failure that led to an event, and the first change of all that did."""
     causes = list(_causes(head.node_id, events, edges))
     failures = [node for node in causes if node.attributes.get("status") in FAILED]
-    changes = [node for node in causes if node.attributes.get("kind") == EventKind.OTHER]
+    changes = [
+        node
+        for node in causes
+        if node.attributes.get("kind") == EventKind.OTHER and _may_be_behind(node, head)
+    ]
     chosen = [*failures[:1], *changes[-1:]]
     return list({node.node_id: node for node in chosen}.values())
+
+
+def _may_be_behind(change: Node, head: Node) -> bool:
+    """Whether a change among the causes of an event may be what is told of them.
+
+    In the session of the event nearly everything before it led to it: such a change must say
+    something that the event says.
+    """
+    if change.provenance.session_id != head.provenance.session_id:
+        return True
+    values = " ".join(field.value for field in fields_of(change, Shown({}, {})))
+    return not _marks(values).isdisjoint(_marks(summary_of(head) or ""))
+
+
+def _marks(text: str) -> set[str]:
+    """The words of a text that say something: identifiers whole, of others their stems."""
+    words = (word.strip(".,;:?!'\"()").lower() for word in text.split())
+    return {stem_in(one) if one.isalpha() else one for one in words} - STOP_WORDS
 
 
 def _causes(head: str, events: Mapping[str, Node], edges: Sequence[Edge]) -> Iterator[Node]:

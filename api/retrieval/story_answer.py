@@ -25,6 +25,7 @@ from api.retrieval.story_evidence import (
     asks_for_record,
     changed_again,
     happened,
+    happened_to,
     is_only_case,
     promises,
     recorded,
@@ -122,7 +123,7 @@ def story_answer(
         confidence=confidence,
         order=ids,
         relevance=dict(zip(ids, worth.tolist(), strict=True)),
-        type="list" if plan.operator in _LISTED or _asks_promises(plan, terms) else _type(plan),
+        type="list" if proof.is_list or _is_listed(plan, terms) else _type(plan),
         value=None
         if proof.is_words or _is_said(stories, features, plan, int(order[0]))
         else _value(stories, features, plan, order, evidence=evidence, zone=zone),
@@ -144,6 +145,7 @@ class _Proof(NamedTuple):
         is_known: it is for certain, or for certain not; None: the judge says.
         is_exact: it is read off the events, and not ranked.
         is_words: what was said is the answer, and not who said it.
+        is_list: all of the evidence is the answer.
     """
 
     order: Array
@@ -151,6 +153,7 @@ class _Proof(NamedTuple):
     is_known: bool | None = None
     is_exact: bool = False
     is_words: bool = False
+    is_list: bool = False
 
 
 def _proof(
@@ -201,6 +204,8 @@ def _of_topic(
         given := _reason(stories, features, terms, plan, order=order)
     ):
         return _Proof(_in_front(given, order), given, is_known=True, is_exact=True)
+    if plan.operator is Operator.SEARCH and len(told := happened_to(stories, features, terms)):
+        return _Proof(_in_front(told, order), told, is_known=True, is_exact=True, is_list=True)
     if plan.operator is Operator.ACTOR:
         reply = reply_to(stories, features, int(order[0]))
         if len(reply):
@@ -367,6 +372,11 @@ def _decides(stories: Stories, features: Features, plan: Plan) -> bool:
     if plan.operator in ORDER and features.is_bare:
         return True
     return plan.operator is Operator.SUMMARY and bool(stories.in_session.any())
+
+
+def _is_listed(plan: Plan, terms: StoryTerms) -> bool:
+    """Whether all is asked for of what there is, or of what was promised."""
+    return plan.operator in _LISTED or _asks_promises(plan, terms)
 
 
 def _asks_promises(plan: Plan, terms: StoryTerms) -> bool:

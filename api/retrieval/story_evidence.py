@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from itertools import chain, zip_longest
@@ -184,6 +185,24 @@ def asks_for_all(features: Features, stories: Stories, terms: StoryTerms) -> boo
     )
 
 
+_HAPPENED_TO: Final = re.compile(r"^ (?:and )?what (?:has |had )?(?:happened|went on) (?:to|with) ")
+
+
+def happened_to(stories: Stories, features: Features, terms: StoryTerms) -> Array:
+    """What happened to the one thing that a question names by identifiers, in the order of time.
+
+    Of a call that worked its outcome tells it; empty: something else is asked for, or there is
+    nothing.
+    """
+    if not stories.holds.shape[1] or _HAPPENED_TO.match(terms.text) is None:
+        return numpy.zeros(0, dtype=numpy.int64)
+    roles = features.roles
+    told = (roles.other & (stories.kind != _THOUGHT)) | roles.worked | stories.failed
+    told &= features.within
+    places = numpy.flatnonzero(told & stories.holds.all(axis=1))
+    return in_order(stories, places)[-MAX_TOLD:]
+
+
 def is_only_case(stories: Stories, features: Features, plan: Plan, best: int) -> bool:
     """Whether the best event is of the only story with what a question without a topic asks for.
 
@@ -339,7 +358,8 @@ def _reasons(around: _Around) -> list[int]:
     by_person = [place for place in before if stories.person[place]]
     holding = [place for place in before if stories.holds[place].any()]
     returned = [place for place in before if roles.worked[place]]
-    about = [place for place in returned if place in holding] or returned
+    happened_to = [place for place in holding if roles.other[place] or stories.failed[place]]
+    about = [place for place in returned if place in holding] or happened_to or returned
     naming = [place for place in by_person if place in holding]
     return [start, *by_person[:1], *about[:1], *naming[-1:]]
 
