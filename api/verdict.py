@@ -177,7 +177,8 @@ def _behind(head: Node, events: Mapping[str, Node], edges: Sequence[Edge]) -> li
     changes = [
         node
         for node in causes
-        if node.attributes.get("kind") == EventKind.OTHER and _may_be_behind(node, head)
+        if node.attributes.get("kind") == EventKind.OTHER
+        and any(_may_be_behind(node, one) for one in (head, *failures[:1]))
     ]
     chosen = [*failures[:1], *changes[-1:]]
     return list({node.node_id: node for node in chosen}.values())
