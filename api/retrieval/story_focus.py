@@ -238,12 +238,19 @@ def told_by_agent(stories: Stories, features: Features, terms: StoryTerms, best:
 
 
 def reply_to(stories: Stories, features: Features, best: int) -> Array:
-    """What somebody else said next to a question; empty: it is none, or nobody said anything."""
-    same = stories.story == stories.story[best]
-    replies = same & features.roles.says & ~stories.asks & (stories.author != stories.author[best])
-    later = numpy.flatnonzero(replies)
-    later = later[later > best]  # places of a story are in the order of time
-    return later[:1] if stories.asks[best] and features.roles.says[best] else later[:0]
+    """What somebody said to the question of another, which is found, or is found by its question.
+
+    Empty: what is found is neither, or nobody said anything.
+    """
+    says = features.roles.says & (stories.story == stories.story[best])
+    others = numpy.flatnonzero(says & (stories.author != stories.author[best]))
+    before, later = others[others < best], others[others > best]  # in the order of time
+    if not says[best]:
+        return others[:0]
+    if stories.asks[best]:
+        return later[~stories.asks[later]][:1]
+    is_reply = not (stories.counts[best] > 0).any() and stories.asks[before[-1:]].any()
+    return numpy.array([best] if is_reply else [], dtype=numpy.int64)
 
 
 def is_not_done(

@@ -125,6 +125,23 @@ SESSIONS: Final[tuple[Told, ...]] = (
             _result("close_report", report="M-6", state="closed"),
         ),
     ),
+    (
+        *("orders-1", 0.3, None, "desk-agent"),
+        (
+            ("order.sent", {"order": "OR-4", "channel": "email"}, ""),
+            ("order.bounced", {"order": "OR-4", "reason": "mailbox full"}, ""),
+            ("order.sent", {"order": "OR-4", "channel": "post"}, ""),
+            ("payment.failed", {"payment": "PY-1", "order": "OR-4", "error": "card expired"}, ""),
+            ("payment.received", {"payment": "PY-2", "order": "OR-4", "amount_eur": 90}, ""),
+        ),
+    ),
+    (
+        *("yard-1", 0.2, "rui", "desk-agent"),
+        (
+            said_by_agent("The wheel W-9 stands in the yard. Who moved it?"),
+            said_by_user("Lina did, on Monday."),
+        ),
+    ),
 )
 
 
@@ -153,13 +170,31 @@ def edition() -> Iterator[Edition]:
         ("How many pieces of B-40 are broken?", 5),
         ("What was Olga's locker before?", "17"),
         ("What is Olga's locker now?", "23"),
-        ("Which sessions had failures?", ["kiln-1", "kiln-2", "night", "course-1"]),
-        ("How many sessions had failures?", 4),
+        ("Which sessions had failures?", ["kiln-1", "kiln-2", "night", "course-1", "orders-1"]),
+        ("How many sessions had failures?", 5),
         ("Which users had failures?", ["olga", "rui", "ines"]),
         ("Which agent failed most often?", "kiln-agent"),
         ("When is the throwing course?", "Sunday"),
         ("What was the fee of the throwing course before?", "48"),
         ("Which reports are still open?", ["M-7"]),
+        ("Who moved the wheel W-9?", "rui: Lina did, on Monday."),
+        ("Is OR-4 paid?", "payment.received: order: OR-4; payment: PY-2; amount_eur: 90"),
+        ("How many orders were sent by email?", 1),
+        (
+            "Why was OR-4 sent by post?",
+            "order.sent: order: OR-4; channel: post \u2190 "
+            "order.bounced: order: OR-4; reason: mailbox full",
+        ),
+        (
+            "What happened to OR-4?",
+            [
+                "order.sent: order: OR-4; channel: email",
+                "order.bounced: order: OR-4; reason: mailbox full",
+                "order.sent: order: OR-4; channel: post",
+                "payment.failed: card expired; order: OR-4; payment: PY-1",
+                "payment.received: order: OR-4; payment: PY-2; amount_eur: 90",
+            ],
+        ),
         ("How long did kiln-1 take?", "2 min 30 s"),
         ("How long did it take to fix the heating of K-2?", "2 min"),
     ],
@@ -224,6 +259,11 @@ def test_what_did_not_work_is_listed_by_its_name(edition: Edition) -> None:
 def test_a_reason_that_was_given_is_told(edition: Edition, question: str) -> None:
     told = edition.ask(question, user_id="*")["answer"]["value"]
     assert "because clay has become dearer" in told
+
+
+def test_the_failure_that_is_named_is_explained(edition: Edition) -> None:
+    told = edition.ask("Why did PY-1 fail?", user_id="*")["answer"]["value"]
+    assert told.startswith("payment.failed: card expired; order: OR-4; payment: PY-1")
 
 
 def test_why_something_was_done_is_no_attempt_that_failed(edition: Edition) -> None:
