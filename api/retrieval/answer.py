@@ -22,6 +22,7 @@ from api.retrieval.pending import pending_nodes
 from api.retrieval.personal import OF_LINES
 from api.retrieval.persons import Asking, Persons
 from api.retrieval.plan import Operator
+from api.retrieval.promises import promising_first
 from api.retrieval.ranking import (
     BEST_ENTITIES,
     BEST_EVENTS,
@@ -340,6 +341,8 @@ class Retrieval:
         page.texts = self._texts()
         # What has left the graph since it was ranked has left the answer.
         page.ranking = [ranked for ranked in first if ranked.node_id in page.nodes]
+        if page.story is not None and page.story.plan.operator is Operator.PROMISE:
+            page.ranking = promising_first(page.ranking, page.texts)
 
     def _summary(self) -> str | None:
         """What summaries say of the session of the first event, if that is asked for."""

@@ -1,9 +1,12 @@
-"""What a message promises: the sentences in which somebody says what they will do. Pure."""
+"""What is promised: the sentences in which somebody says what they will do, before others. Pure."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import Final
+
+from api.retrieval.ranking import Ranked
 
 _SENTENCE: Final = re.compile(r"[^.!?\n]*(?:[.!?](?!\s|$)[^.!?\n]*)*[.!?]*")
 _WILL: Final = re.compile(
@@ -12,9 +15,21 @@ _WILL: Final = re.compile(
     re.IGNORECASE,
 )
 """Somebody says what they themselves will do."""
+_AHEAD: Final = (
+    r"(?=[^.!?]*\b(?:after|before|by|until|tomorrow|tonight|within|once|as\s+soon\s+as|"
+    r"next\s+(?:week|month|time)|on\s+[a-z]+day)\b)"
+)
+"""A time ahead, or a condition, is named behind it."""
+_SOON: Final = re.compile(
+    r"(?<!\w)(?:(?:i|we)\s+(?:take\s+care\s+of|see\s+to)(?!\w)|(?:i|we)\s+"
+    r"(?!(?:had|have|was|were|am|are|did|do|need|can|cannot|could|know|think|see|saw|got|\w+ed)\b)"
+    rf"[a-z]+\b{_AHEAD})",
+    re.IGNORECASE,
+)
+"""Somebody says in the present what they themselves do next: "I add those tests after lunch"."""
 _TO_COME: Final = re.compile(
     r"(?<!\w)(?:(?:you|it|this|that|they|\w+)\s*(?:['\u2019]ll|\swill)\s+(?:be|get|receive|have|hear)|"
-    r"you\s+(?:get|receive|hear))(?!\w)",
+    rf"you\s+(?:get|receive|hear)|\w+s\s+(?:\w+\s+)?you\b{_AHEAD})(?!\w)",
     re.IGNORECASE,
 )
 """Somebody says what will be done."""
@@ -37,7 +52,24 @@ def promised_in(text: str) -> str | None:
         for sentence in sentences
         if sentence and not (sentence.endswith("?") or _AS_A_RULE.search(sentence))
     ]
-    for pattern in (_WILL, _TO_COME):
+    for pattern in (_WILL, _SOON, _TO_COME):
         if promising := [one for one in told if pattern.search(one)]:
             return " ".join(promising)
     return None
+
+
+def promising_first(ranking: Sequence[Ranked], texts: Mapping[str, str]) -> list[Ranked]:
+    """A ranking in which what promises in so many words stands before what is read with it.
+
+    Args:
+        ranking: the best first.
+        texts: of the first events, by id.
+    """
+    read = [one for one in ranking if one.node_id in texts]
+    moved = iter(sorted(read, key=lambda one: promised_in(texts[one.node_id]) is None))
+    return [
+        place
+        if place.node_id not in texts
+        else next(moved)._replace(rank=place.rank, relevance=place.relevance)
+        for place in ranking
+    ]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from api.retrieval.promises import promised_in
+from api.retrieval.promises import promised_in, promising_first
+from api.retrieval.ranking import Ranked
 
 
 @pytest.mark.parametrize(
@@ -27,6 +28,12 @@ from api.retrieval.promises import promised_in
             "Done. We are going to fire it again. You will get the rest then.",
             "We are going to fire it again.",
         ),
+        ("Good idea. I add a lid after the firing.", "I add a lid after the firing."),
+        ("The potter visits you on Friday.", "The potter visits you on Friday."),
+        ("You get a new bowl, I take care of it.", "You get a new bowl, I take care of it."),
+        ("I checked the kiln before the firing.", None),
+        ("I think it cracked after the firing.", None),
+        ("The kiln is ready on Monday.", None),
         ("As a rule we will answer within a week.", None),
         ("Shall I open it, or will you?", None),
         ("The glaze is blue.", None),
@@ -34,3 +41,11 @@ from api.retrieval.promises import promised_in
 )
 def test_the_sentences_that_promise_are_told(said: str, promised: str | None) -> None:
     assert promised_in(said) == promised
+
+
+def test_what_promises_stands_before_what_is_read_with_it() -> None:
+    ranking = [Ranked(name, 1 - place / 4, 0.5) for place, name in enumerate("abcd")]
+    texts = {"a": "The kiln is hot.", "c": "I will open it tomorrow.", "d": "We will close it."}
+    order = promising_first(ranking, texts)
+    assert [one.node_id for one in order] == ["c", "b", "d", "a"]
+    assert [one.rank for one in order] == [1.0, 0.75, 0.5, 0.25]
