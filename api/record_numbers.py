@@ -10,6 +10,7 @@ from typing import Final
 from api.record_fields import (
     Field,
     Shown,
+    duration_ms,
     fields_of,
     holding,
     identifiers_in,
@@ -18,7 +19,16 @@ from api.record_fields import (
     outcomes_of,
 )
 from api.record_history import has_failed
-from api.record_reading import BESIDE, Value, asked_records, called, meaning, meanings, with_outcome
+from api.record_reading import (
+    BESIDE,
+    Value,
+    as_it_is_asked,
+    asked_records,
+    called,
+    meaning,
+    meanings,
+    with_outcome,
+)
 from api.retrieval.durations import duration_text
 from api.retrieval.plan import Operator, Plan
 from api.retrieval.story_result import StoryAnswer
@@ -26,7 +36,7 @@ from enrichment.act_names import is_reader
 from enrichment.stems import stem_in, stems_of, telling_stems_of, words_in
 from enrichment.vocabulary import STOP_WORDS, word_set
 
-_HOW_MANY: Final = re.compile(r"^\W*(?:and\s+)?how\s+many\s+(?!times\b)", re.IGNORECASE)
+_HOW_MANY: Final = re.compile(r"^\W*(?:and\s+)?(?:for\s+)?how\s+many\s+(?!times\b)", re.IGNORECASE)
 
 _NUMBER: Final = re.compile(r"\d{1,15}")
 
@@ -56,7 +66,7 @@ def counted(story: StoryAnswer, shown: Shown) -> Value:
 
 
 _COUNTED: Final = re.compile(
-    r"^\W*(?:and\s+)?how\s+many\s+(?P<noun>.+?)\s+(?:is|are|was|were|did|do|does|has|have|had)\s",
+    r"^\W*(?:and\s+)?(?:for\s+)?how\s+many\s+(?P<noun>.+?)\s+(?:is|are|was|were|did|do|does|has|have|had)\s",
     re.IGNORECASE,
 )
 
@@ -174,22 +184,6 @@ _MEASURES: Final[Mapping[str, frozenset[str]]] = {
 }
 """What is measured, by the word that asks how much of it there is."""
 
-_UNITS_MS: Final = {
-    name: ms
-    for names, ms in (
-        *(
-            ("ms millis milliseconds", 1),
-            ("s sec secs seconds", 1_000),
-            ("min mins minutes", 60_000),
-        ),
-        *(("h hours", 3_600_000), ("days", 86_400_000)),
-    )
-    for name in names.split()
-}
-
-_LENGTHS: Final = word_set("duration elapsed runtime took time total")
-"""Stand before a unit in the name of a field that says how long something took."""
-
 
 def measured(measure: str, fields: Iterable[Field]) -> Value | None:
     """The number under a name of what a word asks the measure of: `size_mb`."""
@@ -213,16 +207,17 @@ def amount_done(plan: Plan, amounts: Iterable[Field]) -> Field | None:
 def lasted(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
     """How long it took by the record of what the question names: `minutes: 112`.
 
-    That counts more than when its events were told.
+    Or by what came of the call that it is about. That counts more than when events were told.
     """
+    if plan.operator is not Operator.TIME:
+        return None
     identifiers = identifiers_in(plan.timeless)
-    for node in holding(identifiers, shown) if plan.operator is Operator.TIME else ():
+    both = [shown.events[event_id] for event_id in evidence if event_id in shown.events]
+    of_one_tool = len({node.attributes.get("tool_name") for node in both}) == 1
+    for node in holding(identifiers, shown) if identifiers else both if of_one_tool else ():
         for field in () if has_failed(node) else fields_of(node, shown):
-            *before, unit = field.words
-            is_length = unit in _UNITS_MS and _LENGTHS.issuperset(before)
-            if is_length and re.fullmatch(r"\d+(?:\.\d+)?", field.value):
-                lasted = duration_text(round(float(field.value) * _UNITS_MS[unit]))
-                return Value(lasted, [node.node_id, *evidence])
+            if (ms := duration_ms(field)) is not None:
+                return Value(duration_text(round(ms)), [node.node_id, *evidence])
     return None
 
 
@@ -231,4 +226,7 @@ def how_many(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
     if not _HOW_MANY.match(plan.timeless):
         return None
     number = _of_stock(plan, evidence, shown) or next(_numbers(plan, evidence, shown), None)
-    return number and Value(int(number.value), [number.node_id, *evidence])
+    told = as_it_is_asked(number, plan, shown)
+    if told is None or not _NUMBER.fullmatch(told.value):
+        return None
+    return Value(int(told.value), [*told.evidence, *evidence])
