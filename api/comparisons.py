@@ -168,7 +168,9 @@ def foremost(plan: Plan, shown: Shown) -> Answer | None:
     ]
     if len({name for _, name, _ in numbered}) < _AT_LEAST:
         return None
-    _, name, node_id = min(numbered) if least else max(numbered)
+    number, name, node_id = min(numbered) if least else max(numbered)
+    if len({other for value, other, _ in numbered if value == number}) > 1:
+        return None  # several are as good
     return Answer(type="value", value=name, evidence=[node_id])
 
 

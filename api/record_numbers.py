@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Final
 
@@ -194,7 +194,28 @@ def measured(measure: str, fields: Iterable[Field]) -> Value | None:
     return None
 
 
-def amount_done(plan: Plan, amounts: Iterable[Field]) -> Field | None:
+_MONEY: Final = frozenset(("eur", "euros", "usd", "dollars", "gbp", "pounds", "chf", "francs"))
+
+
+def how_much(stuff: str | None, amounts: Sequence[Field], plan: Plan) -> Field | None:
+    """How much of something, or how much money; None: no record says it.
+
+    Args:
+        stuff: what it is asked of; None: of money.
+        amounts: fields that may say it, the best first.
+        plan: of the question.
+    """
+    if stuff is not None and stuff.split() != ["money"]:
+        told = (called(meanings(name), amounts, plan) for name in (stuff, "quantity", "qty"))
+        return next(filter(None, told), None) or _amount_done(plan, amounts)
+    of_first = [field for field in amounts if field.node_id == amounts[0].node_id]
+    in_money = [field for field in of_first if field.words[-1] in _MONEY]
+    if len(in_money) == 1:
+        return in_money[0]
+    return called(meanings("amount"), amounts, plan) or _amount_done(plan, amounts)
+
+
+def _amount_done(plan: Plan, amounts: Iterable[Field]) -> Field | None:
     """How much of what was done: `freed_gb: 38` says how much was freed, `spent_eur` was spent."""
     question = telling_stems_of(plan.timeless)
     for field in amounts:

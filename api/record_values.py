@@ -21,7 +21,7 @@ from api.record_fields import (
     said_by,
 )
 from api.record_history import has_failed, is_former, is_known_first
-from api.record_numbers import AMOUNT, amount_done, how_many, lasted, measured
+from api.record_numbers import AMOUNT, how_many, how_much, lasted, measured
 from api.record_reading import (
     FIRST_EVENTS,
     Value,
@@ -64,7 +64,7 @@ _WHICH: Final = re.compile(
 """Its noun may be what did it: "which carrier took the order"."""
 
 _HOW_MUCH: Final = re.compile(
-    r"^\W*(?:and\s+)?(?:how\s+much\s+(?:of\s+(?:the\s+)?\S+\s+|(?:\w+\s+){1,3}?)?(?:did|does|do|was|were|has|have|is|are)\b|"
+    r"^\W*(?:and\s+)?(?:how\s+much\s+(?:of\s+(?:the\s+)?\S+\s+|(?P<stuff>(?:\w+\s+){1,3}?))?(?:did|does|do|was|were|has|have|is|are)\b|"
     r"what\s+(?:did|does|do|will)\s.*\s(?:cost|spend)\b)",
     re.IGNORECASE,
 )
@@ -146,11 +146,9 @@ def _asked_by_name(plan: Plan, evidence: list[str], shown: Shown) -> Value | Non
             and not is_one_of_several(field, told, plan.timeless)
         )
         return as_it_is_asked(called(meanings(noun), of_noun, plan), plan, shown)
-    if _HOW_MUCH.match(plan.timeless):
+    if match := _HOW_MUCH.match(plan.timeless):
         amounts = [field for field in fields if AMOUNT.fullmatch(field.value)]
-        return as_it_is_asked(
-            called(meanings("amount"), amounts, plan) or amount_done(plan, amounts), plan, shown
-        )
+        return as_it_is_asked(how_much(match["stuff"], amounts, plan), plan, shown)
     if match := _WHAT_WAS.match(plan.timeless):
         field = called(meanings(match["attribute"]), fields, plan)
         return as_it_is_asked(field, plan, shown) or _said_to_be(plan, shown)

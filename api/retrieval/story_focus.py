@@ -39,6 +39,8 @@ def failure_meant(
             if len(told):
                 return int(told[0])
             return _decided_of(stories, features, order)
+        if all_held[best] and not (features.column("story_identifiers")[failures] > 0).any():
+            return _decided_of(stories, features, order)
     if (
         not stories.holds.shape[1]
         and (telling := _of_telling_story(features, failures)) is not None
