@@ -104,8 +104,8 @@ def unless_of_others(
 ) -> StoryAnswer:
     """The answer; one that nothing tells, if what is found is of other things than the named.
 
-    "What is the weight of P-4?" is not told by the weight of P-9, where nothing that speaks of P-4
-    says a word of a weight.
+    "What is the weight of P-4?" is not told by the weight of P-9, where no session that speaks of
+    P-4 says a word of a weight.
 
     Args:
         story: what stories say.
@@ -121,9 +121,11 @@ def unless_of_others(
     of_named = [*holding(identifiers, shown)]
     wanted = telling_stems_of(query) - stems_of(" ".join(identifiers))
     first = next(iter(events.values()), None)
-    if not of_named or first in of_named or not wanted:
+    sessions = {node.provenance.session_id for node in of_named}
+    if first is None or not sessions or first.provenance.session_id in sessions or not wanted:
         return story
-    if any(wanted & stems_of(said_by(node, shown)) for node in of_named):
+    beside = (node for node in events.values() if node.provenance.session_id in sessions)
+    if any(wanted & stems_of(said_by(node, shown)) for node in beside):
         return story
     return story._replace(confidence=0.0)
 

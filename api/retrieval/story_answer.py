@@ -242,9 +242,10 @@ def _of_promises(
     if terms.is_topicless and len(promised):  # to whom is who asks: all of it is meant
         return _Proof(_in_front(promised, order), promised[:MAX_TOLD], is_known=True)
     about = features.column("story_words")[promised] > 0
-    if about.any():
+    of_somebody = features.is_named or bool(terms.capitalised)
+    if about.any() and not of_somebody:
         promised = promised[about]
-    is_heard = bool(about.any()) or features.is_named or bool(terms.capitalised)
+    is_heard = bool(about.any()) or of_somebody
     is_known = None if len(promised) and is_heard else False
     return _Proof(order, promised[:MAX_TOLD], is_known=is_known)
 

@@ -149,7 +149,7 @@ def _of_telling_story(features: Features, failures: Array) -> int | None:
 
     What a tool reports has other words than what was wanted: the story has them.
     """
-    shares = (features.column("story_words") + features.column("words"))[failures]
+    shares = features.column("story_words")[failures]
     if shares.max() - shares[0] < _SAID_MORE:
         return None
     return int(failures[shares.argmax()])
