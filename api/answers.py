@@ -29,7 +29,7 @@ from api.schemas import (
     ScoringWeights,
 )
 from api.services import ReadContext
-from api.spoken_answers import unless_only_asked
+from api.spoken_answers import unless_of_others, unless_only_asked
 from api.stored_events import PROVENANCE
 from api.verdict import answer_of, judged
 from consolidation.decay import DECAY_WEIGHTS, HIGHEST_IMPORTANCE, DecayWeights, decay_score
@@ -350,6 +350,7 @@ def subgraph_response(
     intent = context.query.intent
     nodes = [_ranked_node(page, ranked, context.now_ms) for ranked in page.ranking]
     story = page.story and unless_only_asked(page.story, nodes, context.query.query)
+    story = story and unless_of_others(story, nodes, page.texts, context.query.query)
     response = atlas_response(
         context,
         nodes,

@@ -10,6 +10,7 @@ from typing import Final
 from api.record_fields import (
     Field,
     Shown,
+    duration_ms,
     fields_of,
     identifiers_in,
     is_record_of,
@@ -22,12 +23,6 @@ from api.schemas import Answer, Node
 from enrichment.stems import stem_in, telling_stems_of
 from enrichment.vocabulary import word_set
 
-_COMPARED: Final = re.compile(
-    r"^\W*(?:please\s+)?(?:compare\b|(?:what|which)\s+(?:is|are|was|were|has|have)?\s*(?:the\s+)?"
-    r"(?:changed|different|differs?|differences?)\s+between\b|"
-    r"how\s+(?:do|does|did|is|are)\s.*\b(?:compare|differ|different)\b)",
-    re.IGNORECASE,
-)
 _MOST: Final = re.compile(
     r"^\W*(?:and\s+)?(?:which|what)\s+(?P<noun>\w+)\s+(?:has|had|got|have|reached|showed|shows|with|"
     r"gave|gives|made)\s+(?:the\s+)?(?P<how>\w+)\s+(?P<attribute>[\w ]+?)\W*$",
@@ -35,8 +30,27 @@ _MOST: Final = re.compile(
 )
 _LARGEST: Final = word_set("highest largest biggest greatest most longest")
 _SMALLEST: Final = word_set("lowest smallest least shortest fewest")
+_BEST: Final = "best"
 _LESS_IS_BETTER: Final = frozenset(
     map(stem_in, word_set("loss error cost price latency delay time duration fee"))
+)
+_DURATION: Final = frozenset(("duration",))
+_AMOUNT: Final = frozenset(map(stem_in, word_set("amount price cost total fee sum fare")))
+_BY_ADJECTIVE: Final = {
+    word: (names, least)
+    for words, names, least in (
+        ("cheapest cheaper", _AMOUNT, True),
+        ("dearest dearer costliest", _AMOUNT, False),
+        ("longest longer slowest slower", _DURATION, False),
+        ("shortest shorter fastest faster quickest quicker", _DURATION, True),
+    )
+    for word in words.split()
+}
+"""What is compared by an adjective, and whether the least of it is meant."""
+_ADJECTIVE: Final = re.compile(
+    rf"^\W*(?:and\s+)?(?:which|what)\s+(?P<noun>\w+)\s+(?:is|was|took|ran|were|are)\s+(?:the\s+)?"
+    rf"(?P<how>{'|'.join(_BY_ADJECTIVE)})\W*$",
+    re.IGNORECASE,
 )
 _NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?")
 _MOST_LINES: Final = 20
@@ -50,7 +64,7 @@ def compared(plan: Plan, evidence: Sequence[str], shown: Shown) -> Answer | None
     Things are named by identifiers; where none is, the records of the tool that was found are
     told, one beside the other.
     """
-    if _COMPARED.match(plan.timeless) is None:
+    if not plan.compares:
         return None
     names = list(dict.fromkeys(identifiers_in(plan.timeless)))
     if len(names) < _AT_LEAST:
@@ -123,39 +137,62 @@ def _alike(evidence: Sequence[str], shown: Shown) -> Answer | None:
     return Answer(type="list", value=[*alike.values()], evidence=[*alike])
 
 
+def asks_for_more(plan: Plan) -> bool:
+    """Whether a question asks which of several has more or less of something."""
+    if _ADJECTIVE.match(plan.timeless):
+        return True
+    match = _MOST.match(plan.timeless)
+    return match is not None and match["how"].lower() in _LARGEST | _SMALLEST | {_BEST}
+
+
 def foremost(plan: Plan, shown: Shown) -> Answer | None:
     """Which of several has the most or the least of something; None: that is not asked for.
 
     "Which route had the lowest fare?" is the `route` of the record with the lowest `fare`.
     """
-    match = _MOST.match(plan.timeless)
-    if match is None:
+    if not asks_for_more(plan):
         return None
-    how, attribute = match["how"].lower(), telling_stems_of(match["attribute"])
-    is_best = how == "best"
-    if not attribute or not (is_best or how in _LARGEST | _SMALLEST):
-        return None
-    least = how in _SMALLEST or (is_best and not attribute.isdisjoint(_LESS_IS_BETTER))
-    noun = frozenset((stem_in(match["noun"].lower()),))
+    match = _ADJECTIVE.match(plan.timeless)
+    if match is not None:
+        names, least = _BY_ADJECTIVE[match["how"].lower()]
+        wanted = [names]
+    elif (match := _MOST.match(plan.timeless)) is not None:
+        how, attribute = match["how"].lower(), telling_stems_of(match["attribute"])
+        least = how in _SMALLEST or (how == _BEST and not attribute.isdisjoint(_LESS_IS_BETTER))
+        wanted = [frozenset((stem,)) for stem in attribute]
+    noun = frozenset((stem_in(match["noun"].lower()),)) if match else frozenset()
     numbered = [
         (number, name, node.node_id)
         for node in _settled(shown)
-        for name, number in _measured(fields_of(node, shown), noun, attribute)
+        for name, number in _measured(fields_of(node, shown), noun, wanted)
     ]
     if len({name for _, name, _ in numbered}) < _AT_LEAST:
         return None
-    _, name, node_id = min(numbered) if least else max(numbered)
+    number, name, node_id = min(numbered) if least else max(numbered)
+    if len({other for value, other, _ in numbered if value == number}) > 1:
+        return None  # several are as good
     return Answer(type="value", value=name, evidence=[node_id])
 
 
 def _measured(
-    fields: Sequence[Field], noun: frozenset[str], attribute: frozenset[str]
+    fields: Sequence[Field], noun: frozenset[str], wanted: Sequence[frozenset[str]]
 ) -> Iterator[tuple[str, float]]:
-    """Names and numbers, as the rows of a record have both, or its surface has one of them."""
+    """Names and numbers, as the rows of a record have both, or its surface has one of them.
+
+    Args:
+        fields: of a record.
+        noun: what it calls the thing by.
+        wanted: each set has a word of the name of the number; of a duration any unit.
+    """
     called = {field.row: field.value for field in fields if _stems(field) == noun}
     for field in fields:
         name = called.get(field.row, called.get(()))
-        if name is not None and attribute <= _stems(field) and _NUMBER.fullmatch(field.value):
+        if name is None or not wanted or not _NUMBER.fullmatch(field.value):
+            continue
+        if wanted == [_DURATION]:
+            if (ms := duration_ms(field)) is not None:
+                yield name, ms
+        elif all(not words.isdisjoint(_stems(field)) for words in wanted):
             yield name, float(field.value)
 
 

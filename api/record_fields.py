@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from api.schemas import Node
 from enrichment.event_kinds import EventKind
 from enrichment.stems import stem_in, stems_of, words_in
-from enrichment.vocabulary import STOP_WORDS
+from enrichment.vocabulary import STOP_WORDS, word_set
 
 _LINE: Final = re.compile(r"(?P<path>[^\s:][^:\s]{0,120}):(?: (?P<value>.*))?")
 _SHARED_LETTERS: Final = 3
@@ -17,6 +17,22 @@ _SHARED_LETTERS: Final = 3
 
 
 _SEVERAL: Final = 2
+_DECIMAL: Final = re.compile(r"\d+(?:\.\d+)?")
+_UNITS_MS: Final = {
+    name: ms
+    for names, ms in (
+        *(
+            ("ms millis milliseconds", 1),
+            ("s sec secs seconds", 1_000),
+            ("min mins minutes", 60_000),
+        ),
+        *(("h hours", 3_600_000), ("days", 86_400_000)),
+    )
+    for name in names.split()
+}
+
+_LENGTHS: Final = word_set("duration elapsed runtime took time total")
+"""Stand before a unit in the name of a field that says how long something took."""
 
 
 class Shown(NamedTuple):
@@ -156,6 +172,18 @@ def is_record_of(node: Node, identifier: str, shown: Shown) -> bool:
 def _begin_alike(word: str, other: str) -> bool:
     short, long = sorted((stem_in(word), stem_in(other)), key=len)
     return len(short) >= _SHARED_LETTERS and long.startswith(short)
+
+
+def duration_ms(field: Field) -> float | None:
+    """How long something took, by a field whose name is a unit, or ends with one; None: it is none.
+
+    `minutes: 112`, `duration_ms: 300`, and not `retention_days: 30`.
+    """
+    *before, unit = field.words
+    is_length = unit in _UNITS_MS and _LENGTHS.issuperset(before)
+    if not is_length or not _DECIMAL.fullmatch(field.value):
+        return None
+    return float(field.value) * _UNITS_MS[unit]
 
 
 def outcomes_of(events: Mapping[str, Node]) -> dict[Any, Node]:

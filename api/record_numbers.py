@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Final
 
 from api.record_fields import (
     Field,
     Shown,
+    duration_ms,
     fields_of,
     holding,
     identifiers_in,
@@ -18,7 +19,16 @@ from api.record_fields import (
     outcomes_of,
 )
 from api.record_history import has_failed
-from api.record_reading import BESIDE, Value, asked_records, called, meaning, meanings, with_outcome
+from api.record_reading import (
+    BESIDE,
+    Value,
+    as_it_is_asked,
+    asked_records,
+    called,
+    meaning,
+    meanings,
+    with_outcome,
+)
 from api.retrieval.durations import duration_text
 from api.retrieval.plan import Operator, Plan
 from api.retrieval.story_result import StoryAnswer
@@ -26,7 +36,7 @@ from enrichment.act_names import is_reader
 from enrichment.stems import stem_in, stems_of, telling_stems_of, words_in
 from enrichment.vocabulary import STOP_WORDS, word_set
 
-_HOW_MANY: Final = re.compile(r"^\W*(?:and\s+)?how\s+many\s+(?!times\b)", re.IGNORECASE)
+_HOW_MANY: Final = re.compile(r"^\W*(?:and\s+)?(?:for\s+)?how\s+many\s+(?!times\b)", re.IGNORECASE)
 
 _NUMBER: Final = re.compile(r"\d{1,15}")
 
@@ -56,7 +66,7 @@ def counted(story: StoryAnswer, shown: Shown) -> Value:
 
 
 _COUNTED: Final = re.compile(
-    r"^\W*(?:and\s+)?how\s+many\s+(?P<noun>.+?)\s+(?:is|are|was|were|did|do|does|has|have|had)\s",
+    r"^\W*(?:and\s+)?(?:for\s+)?how\s+many\s+(?P<noun>.+?)\s+(?:is|are|was|were|did|do|does|has|have|had)\s",
     re.IGNORECASE,
 )
 
@@ -174,22 +184,6 @@ _MEASURES: Final[Mapping[str, frozenset[str]]] = {
 }
 """What is measured, by the word that asks how much of it there is."""
 
-_UNITS_MS: Final = {
-    name: ms
-    for names, ms in (
-        *(
-            ("ms millis milliseconds", 1),
-            ("s sec secs seconds", 1_000),
-            ("min mins minutes", 60_000),
-        ),
-        *(("h hours", 3_600_000), ("days", 86_400_000)),
-    )
-    for name in names.split()
-}
-
-_LENGTHS: Final = word_set("duration elapsed runtime took time total")
-"""Stand before a unit in the name of a field that says how long something took."""
-
 
 def measured(measure: str, fields: Iterable[Field]) -> Value | None:
     """The number under a name of what a word asks the measure of: `size_mb`."""
@@ -200,7 +194,28 @@ def measured(measure: str, fields: Iterable[Field]) -> Value | None:
     return None
 
 
-def amount_done(plan: Plan, amounts: Iterable[Field]) -> Field | None:
+_MONEY: Final = frozenset(("eur", "euros", "usd", "dollars", "gbp", "pounds", "chf", "francs"))
+
+
+def how_much(stuff: str | None, amounts: Sequence[Field], plan: Plan) -> Field | None:
+    """How much of something, or how much money; None: no record says it.
+
+    Args:
+        stuff: what it is asked of; None: of money.
+        amounts: fields that may say it, the best first.
+        plan: of the question.
+    """
+    if stuff is not None and stuff.split() != ["money"]:
+        told = (called(meanings(name), amounts, plan) for name in (stuff, "quantity", "qty"))
+        return next(filter(None, told), None) or _amount_done(plan, amounts)
+    of_first = [field for field in amounts if field.node_id == amounts[0].node_id]
+    in_money = [field for field in of_first if field.words[-1] in _MONEY]
+    if len(in_money) == 1:
+        return in_money[0]
+    return called(meanings("amount"), amounts, plan) or _amount_done(plan, amounts)
+
+
+def _amount_done(plan: Plan, amounts: Iterable[Field]) -> Field | None:
     """How much of what was done: `freed_gb: 38` says how much was freed, `spent_eur` was spent."""
     question = telling_stems_of(plan.timeless)
     for field in amounts:
@@ -213,20 +228,17 @@ def amount_done(plan: Plan, amounts: Iterable[Field]) -> Field | None:
 def lasted(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
     """How long it took by the record of what the question is about: `minutes: 112`.
 
-    That counts more than when its events were told.
+    Or by what came of the call that it is about. That counts more than when events were told.
     """
-    identifiers = identifiers_in(plan.timeless)
     if plan.operator is not Operator.TIME:
         return None
-    for node in (
-        holding(identifiers, shown) if identifiers else asked_records(plan, evidence, shown)
-    ):
+    identifiers = identifiers_in(plan.timeless)
+    both = [shown.events[event_id] for event_id in evidence if event_id in shown.events]
+    of_one_tool = len({node.attributes.get("tool_name") for node in both}) == 1
+    for node in holding(identifiers, shown) if identifiers else both if of_one_tool else ():
         for field in () if has_failed(node) else fields_of(node, shown):
-            *before, unit = field.words
-            is_length = unit in _UNITS_MS and _LENGTHS.issuperset(before)
-            if is_length and re.fullmatch(r"\d+(?:\.\d+)?", field.value):
-                lasted = duration_text(round(float(field.value) * _UNITS_MS[unit]))
-                return Value(lasted, [node.node_id, *evidence])
+            if (ms := duration_ms(field)) is not None:
+                return Value(duration_text(round(ms)), [node.node_id, *evidence])
     return None
 
 
@@ -235,4 +247,7 @@ def how_many(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
     if not _HOW_MANY.match(plan.timeless):
         return None
     number = _of_stock(plan, evidence, shown) or next(_numbers(plan, evidence, shown), None)
-    return number and Value(int(number.value), [number.node_id, *evidence])
+    told = as_it_is_asked(number, plan, shown)
+    if told is None or not _NUMBER.fullmatch(told.value):
+        return None
+    return Value(int(told.value), [*told.evidence, *evidence])

@@ -36,7 +36,7 @@ _SAME: Final = {
     stem_in(one): stem_in(other)
     for one, other in (
         *(("state", "status"), ("total", "amount"), ("price", "amount"), ("cost", "amount")),
-        *(("sum", "amount"), ("fee", "amount"), ("celsius", "temperature")),
+        *(("sum", "amount"), ("fee", "amount"), ("celsius", "temperature"), ("percent", "level")),
         *(("fahrenheit", "temperature"), ("kelvin", "temperature")),
     )
 }

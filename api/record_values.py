@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Any, Final
 
+from api.comparisons import asks_for_more
 from api.record_fields import (
     Field,
     Shown,
@@ -19,8 +20,8 @@ from api.record_fields import (
     of_meant_row,
     said_by,
 )
-from api.record_history import has_failed, is_former
-from api.record_numbers import AMOUNT, amount_done, how_many, lasted, measured
+from api.record_history import has_failed, is_former, is_known_first
+from api.record_numbers import AMOUNT, how_many, how_much, lasted, measured
 from api.record_reading import (
     FIRST_EVENTS,
     Value,
@@ -64,7 +65,7 @@ _WHICH: Final = re.compile(
 """Its noun may be what did it: "which carrier took the order"."""
 
 _HOW_MUCH: Final = re.compile(
-    r"^\W*(?:and\s+)?(?:how\s+much\s+(?:of\s+(?:the\s+)?\S+\s+|\w+\s+)?(?:did|does|do|was|were|has|have|is|are)\b|"
+    r"^\W*(?:and\s+)?(?:how\s+much\s+(?:of\s+(?:the\s+)?\S+\s+|(?P<stuff>(?:\w+\s+){1,3}?))?(?:did|does|do|was|were|has|have|is|are)\b|"
     r"what\s+(?:did|does|do|will)\s.*\s(?:cost|spend)\b)",
     re.IGNORECASE,
 )
@@ -133,6 +134,8 @@ def each_of(plan: Plan, evidence: list[str], shown: Shown) -> list[str]:
 def _asked_by_name(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
     """The field that a question names: "which film was used", "how much did it cost"."""
     fields = asked_fields(plan, evidence, shown)
+    if asks_for_more(plan):
+        return None  # the first of several need not be it
     if match := _WHICH.match(plan.timeless):  # of several, "which films", none is the answer
         noun = _noun(match)
         words = frozenset(map(meaning, words_in(noun.lower())))
@@ -144,11 +147,9 @@ def _asked_by_name(plan: Plan, evidence: list[str], shown: Shown) -> Value | Non
             and not is_one_of_several(field, told, plan.timeless)
         )
         return as_it_is_asked(called(meanings(noun), of_noun, plan), plan, shown)
-    if _HOW_MUCH.match(plan.timeless):
+    if match := _HOW_MUCH.match(plan.timeless):
         amounts = [field for field in fields if AMOUNT.fullmatch(field.value)]
-        return as_it_is_asked(
-            called(meanings("amount"), amounts, plan) or amount_done(plan, amounts), plan, shown
-        )
+        return as_it_is_asked(how_much(match["stuff"], amounts, plan), plan, shown)
     if match := _WHAT_WAS.match(plan.timeless):
         field = called(meanings(match["attribute"]), fields, plan)
         return as_it_is_asked(field, plan, shown) or _said_to_be(plan, shown)
@@ -211,7 +212,7 @@ _NAMED: Final = re.compile(r"(?=.*[^\W\d_]).{1,80}", re.DOTALL)
 def _when(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
     """When, as `due: 2026-12-12` says more of when something is due than when that was said."""
     named = _of_what(plan, evidence, shown, marks=_WHEN, form=_DATE)
-    if not (plan.ahead or is_former(plan)):
+    if not (plan.ahead or is_former(plan) or is_known_first(plan)):
         return named and Value(named.value, [named.node_id, *evidence])
     return as_it_is_asked(named or _only_date(plan, evidence, shown), plan, shown)
 

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final
 
-from api.record_fields import summary_of
+from api.record_fields import Shown, holding, identifiers_in, said_by, summary_of
 from api.retrieval.plan_phrases import ASKING_WORDS
 from api.retrieval.story_result import StoryAnswer
+from api.retrieval.story_terms import VALUES
 from api.retrieval.time_spans import TimeSpan, time_spans
 from api.retrieval.time_windows import exact_windows
 from api.schemas import Node
@@ -124,6 +125,37 @@ def unless_only_asked(story: StoryAnswer, nodes: Sequence[Node], query: str) -> 
         return story
     others = events[1:_LOOKED_AT]
     if any(wanted <= stems_of(_told_in(node)) for node in others):
+        return story
+    return story._replace(confidence=0.0)
+
+
+def unless_of_others(
+    story: StoryAnswer, nodes: Sequence[Node], texts: Mapping[str, str], query: str
+) -> StoryAnswer:
+    """The answer; one that nothing tells, if what is found is of other things than the named.
+
+    "What is the weight of P-4?" is not told by the weight of P-9, where no session that speaks of
+    P-4 says a word of a weight.
+
+    Args:
+        story: what stories say.
+        nodes: what is shown, the best first.
+        texts: what the first events say as a whole, by id.
+        query: the question.
+    """
+    events = {node.node_id: node for node in nodes if node.type == EVENT.label}
+    identifiers = identifiers_in(query)
+    if story.value is not None or story.plan.operator not in VALUES or not identifiers:
+        return story
+    shown = Shown(events, texts)
+    of_named = [*holding(identifiers, shown)]
+    wanted = telling_stems_of(query) - stems_of(" ".join(identifiers))
+    first = next(iter(events.values()), None)
+    sessions = {node.provenance.session_id for node in of_named}
+    if first is None or not sessions or first.provenance.session_id in sessions or not wanted:
+        return story
+    beside = (node for node in events.values() if node.provenance.session_id in sessions)
+    if any(wanted & stems_of(said_by(node, shown)) for node in beside):
         return story
     return story._replace(confidence=0.0)
 

@@ -95,6 +95,7 @@ class Plan(NamedTuple):
         ahead: it asks when something is, or will be: no answer is when that was said.
         lasting: it asks how long something took.
         still: it asks for what is left, and not for all there was.
+        compares: it asks how things differ.
     """
 
     operator: Operator
@@ -109,6 +110,7 @@ class Plan(NamedTuple):
     ahead: bool = False
     lasting: bool = False
     still: bool = False
+    compares: bool = False
 
     def limited(self, since_ms: int | None, until_ms: int | None) -> Plan:
         """The plan with a time that was given, instead of what the question says of it."""
@@ -186,6 +188,12 @@ _NEGATED: Final = re.compile(
     re.IGNORECASE,
 )
 """Why something was not done: it did not work."""
+_COMPARED: Final = re.compile(
+    r"^\W*(?:please\s+)?(?:compare\b|(?:what|which)\s+(?:is|are|was|were|has|have)?\s*(?:the\s+)?"
+    r"(?:changed|different|differs?|differences?)\s+between\b|"
+    r"how\s+(?:do|does|did|is|are)\s.*\b(?:compare|differ|different)\b)",
+    re.IGNORECASE,
+)
 _STILL: Final = re.compile(
     r"(?<!\w)(?:still|open|outstanding|owe|left|pending|unkept|yet|unfulfilled)(?!\w)",
     re.IGNORECASE,
@@ -245,6 +253,7 @@ def plan_of(
         ahead=operator is Operator.TIME and _AHEAD.match(text) is not None,
         lasting=lasting,
         still=_STILL.search(text) is not None,
+        compares=_COMPARED.match(text) is not None,
     )
 
 

@@ -73,7 +73,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
             rf"(?:list|name|show|give)(?:\s+me)?\s+(?:all\s+)?(?:the\s+|our\s+)?{_ALL_PEOPLE}(?:\s+(?:who|that|with|whose))?",
             r"(?:give\s+me\s+|list\s+|name\s+|show\s+me\s+)?every(?:one|body)\s+(?:who|that|with|whose)",
             rf"across\s+all\s+(?:the\s+|our\s+)?{_PEOPLE},?(?:\s+who)?",
-            rf"how\s+many\s+(?:of\s+(?:our|the)\s+)?{_ALL_PEOPLE}",
+            rf"(?<!for\s)how\s+many\s+(?:of\s+(?:our|the)\s+)?{_ALL_PEOPLE}",
             r"who\s+else",
             rf"(?:to|for|with)\s+(?:which|what)\s+{_ALL_PEOPLE}",
         ),

@@ -39,7 +39,7 @@ from api.retrieval.story_focus import (
     decision_meant,
     failure_meant,
     is_not_done,
-    names_nothing_known,
+    knows_named,
     reason_stated,
     reply_to,
     told_by_agent,
@@ -109,8 +109,9 @@ def story_answer(
         confidence = 0.0  # nothing has happened in it, or nobody here may see it
     proof = _proof(stories, features, terms, plan=plan, order=order)
     order, evidence = proof.order, proof.evidence
-    if names_nothing_known(stories, features, terms, plan):
-        proof = proof._replace(is_known=False)
+    named = knows_named(stories, features, terms, plan=plan, best=int(order[0]))
+    if named is not None:
+        proof = proof._replace(is_known=named)
     if proof.is_known is not None:
         confidence = max(plan.confidence, READ_OFF) if proof.is_known else 0.0
     gap = numpy.maximum(0.0, scores[order].max() - scores[order]) / SCORE_SPREAD
@@ -257,7 +258,10 @@ def _of_promises(
     if terms.is_topicless and len(promised):  # to whom is who asks: all of it is meant
         return _Proof(_in_front(promised, order), promised[:MAX_TOLD], is_known=True)
     about = features.column("story_words")[promised] > 0
-    is_heard = bool(about.any()) or features.is_named or bool(terms.capitalised)
+    of_somebody = features.is_named or bool(terms.capitalised)
+    if about.any() and not of_somebody:
+        promised = promised[about]
+    is_heard = bool(about.any()) or of_somebody
     is_known = None if len(promised) and is_heard else False
     return _Proof(order, promised[:MAX_TOLD], is_known=is_known)
 

@@ -11,7 +11,7 @@ from api.retrieval.plan import Operator, Plan
 from api.retrieval.story_acts import calls_of, is_asked_for, is_heard_of
 from api.retrieval.story_features import Features
 from api.retrieval.story_limits import SAYING
-from api.retrieval.story_terms import StoryTerms, stems_of_ways, ways_of_failing
+from api.retrieval.story_terms import VALUES, StoryTerms, stems_of_ways, ways_of_failing
 from enrichment.act_names import base, is_reader, of_tool, of_type, says_verb
 from enrichment.event_kinds import EventKind
 from enrichment.stems import same_root, words_in
@@ -39,6 +39,8 @@ def failure_meant(
         if len(told) and not (all_held[best] or is_cause):
             return int(told[0])
         if stories.failed[best] and not all_held[best]:
+            return _decided_of(stories, features, order)
+        if all_held[best] and not (features.column("story_identifiers")[failures] > 0).any():
             return _decided_of(stories, features, order)
     if (
         not stories.holds.shape[1]
@@ -102,7 +104,23 @@ def decision_meant(stories: Stories, features: Features, order: Array) -> Array:
     return numpy.array([best] if is_meant else [], dtype=numpy.int64)
 
 
-def names_nothing_known(
+def knows_named(
+    stories: Stories, features: Features, terms: StoryTerms, *, plan: Plan, best: int
+) -> bool | None:
+    """Whether what a question names by an identifier is known for certain; None: the judge says.
+
+    It is not where nobody ever said it, or where what was found tells of others alone; where two
+    things are compared, it is that both are known.
+    """
+    if _names_nothing_known(stories, features, terms, plan):
+        return False
+    if _is_said_of_others(stories, features, plan, best):
+        return False
+    compares = plan.compares and stories.holds.shape[1] > 1
+    return True if compares and bool(stories.holds.any(axis=0).all()) else None
+
+
+def _names_nothing_known(
     stories: Stories, features: Features, terms: StoryTerms, plan: Plan
 ) -> bool:
     """Whether a question names something by an identifier that nobody ever said, or is called by.
@@ -119,6 +137,17 @@ def names_nothing_known(
     }
     called = names.intersection(terms.identifiers)
     return not (called or stories.in_session.any() or _is_label(stories, terms))
+
+
+_OF_ONE: Final = VALUES | {Operator.SEARCH}
+"""Operators that ask what is, or was, of the thing that they name."""
+
+
+def _is_said_of_others(stories: Stories, features: Features, plan: Plan, best: int) -> bool:
+    """Whether something is asked of a known thing, and what was found tells of others alone."""
+    if plan.operator not in _OF_ONE or features.held != 1 or features.facts:
+        return False
+    return bool(features.column("story_identifiers")[best] == 0) and not stories.in_session[best]
 
 
 def _is_label(stories: Stories, terms: StoryTerms) -> bool:
