@@ -44,6 +44,8 @@ MAX_IN_SESSION: Final = 200
 MAX_IN_WINDOW: Final = 400
 MAX_OF_SPEAKER: Final = 30
 MAX_FAILED: Final = 200
+MAX_PROMISING: Final = 20
+"""Messages of agents that may promise something, each with its story."""
 _NAME_PART: Final = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")  # noqa: RUF001
 
 
@@ -112,6 +114,8 @@ class _Telling:
         if question.by_fact:
             words = [word for word in self._text.split() if word not in STOP_WORDS]
             self._facts = facts_named(self._view, words)
+        if question.by_promise:
+            sources.append(self._promising(named))
         sources.append(self._hits())
         if question.by_speaker and len(named):
             sources.append(self._said_by(named))
@@ -180,6 +184,21 @@ class _Telling:
         spoken = numpy.isin(table["author"], named) & self._view.seen
         spoken &= numpy.isin(table["kind"], numbers_of_kinds(self._view, (EventKind.MESSAGE,)))
         return self._newest(spoken, MAX_OF_SPEAKER)
+
+    def _promising(self, named: Array) -> list[int]:
+        """What agents said with most of the marks, the newest first; to those who are named."""
+        table = self._events.table
+        spoken = numpy.isin(table["author"], self._acting) & self._view.seen
+        spoken &= numpy.isin(table["kind"], numbers_of_kinds(self._view, (EventKind.MESSAGE,)))
+        if len(named):
+            theirs = numpy.isin(table["author"], named) & self._view.seen
+            spoken &= numpy.isin(table["session"], table["session"][theirs])
+        rows = numpy.flatnonzero(spoken)
+        marks = (self._events.texts.counts(self._question.marks, rows) > 0).sum(axis=1)
+        rows, marks = rows[marks > 0], marks[marks > 0]
+        order = numpy.lexsort((self._events.ranks(rows), -table["occurred_ms"][rows], -marks))
+        chosen: list[int] = rows[order][:MAX_PROMISING].tolist()
+        return chosen
 
     def _newest(self, chosen: Bits, most: int) -> list[int]:
         rows = numpy.flatnonzero(chosen)

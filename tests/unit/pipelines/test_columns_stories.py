@@ -9,7 +9,7 @@ import numpy
 import pytest
 
 from enrichment.event_kinds import EventKind
-from enrichment.stems import stem
+from enrichment.stems import stem, stem_in
 from pipelines.columns.entities import PROPERTIES as ENTITY_PROPERTIES
 from pipelines.columns.entities import Fact
 from pipelines.columns.records import KINDS, Stories, StoriesAsked, StoryFact
@@ -284,6 +284,19 @@ def test_what_an_agent_said_is_fulfilled_by_what_is_done_for_the_same_user_later
     stories = told(tenant, "ann", hits=["e0", "e2"], by_promise=True)
     assert by_id(stories, "fulfilled") == {"e0": fulfilled, "e2": False}
     assert not any(told(tenant, "ann", hits=["e0"]).fulfilled)
+
+
+def test_what_an_agent_may_have_promised_is_told_without_being_found() -> None:
+    marks = [stem_in("will"), stem_in("monday")]
+    tenant = made(
+        {"session_id": "t", "kind": "call", "tool_name": "ship", "user_id": "ann"},
+        {"session_id": "u", "text": "i will ship it on monday", "user_id": "ann"},
+        {"session_id": "v", "text": "it is blue", "user_id": "ann"},
+        {"session_id": "w", "text": "i will ship it", "user_id": "bob"},
+        {"session_id": "x", "text": "i will be late", "user_id": "ann", "agent_id": "ann"},
+    )
+    assert told(tenant, "ann", marks=marks, by_promise=True).ids == ["e1"]
+    assert told(tenant, "ann", marks=marks).ids == []
 
 
 def test_no_cause_is_told_that_the_viewer_does_not_see() -> None:
