@@ -65,8 +65,8 @@ def promising_first(ranking: Sequence[Ranked], texts: Mapping[str, str]) -> list
         ranking: the best first.
         texts: of the first events, by id.
     """
-    read = [one for one in ranking if one.node_id in texts]
-    moved = iter(sorted(read, key=lambda one: promised_in(texts[one.node_id]) is None))
+    read = [ranked for ranked in ranking if ranked.node_id in texts]
+    moved = iter(sorted(read, key=lambda ranked: promised_in(texts[ranked.node_id]) is None))
     return [
         place
         if place.node_id not in texts
