@@ -7,19 +7,18 @@ on another day: so the words are the answer, and a time is one that they name.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final
 
 from api.record_fields import Shown, holding, identifiers_in, said_by, summary_of
-from api.retrieval.plan_phrases import ASKING_WORDS
 from api.retrieval.story_result import StoryAnswer
 from api.retrieval.story_terms import VALUES
 from api.retrieval.time_spans import TimeSpan, time_spans
 from api.retrieval.time_windows import exact_windows
 from api.schemas import Node
 from enrichment.event_kinds import EventKind
-from enrichment.stems import stem, stems_of, telling_stems_of
+from enrichment.stems import stems_of, telling_stems_of
 from projections.events import timestamp_ms
 from projections.schema import EVENT
 
@@ -42,13 +41,6 @@ _UNMARKED: Final = re.compile(
     re.IGNORECASE,
 )
 """How a question begins that is written without its mark."""
-_BECAUSE: Final = re.compile(
-    r"(?<!\w)(?:because|due\s+to|owing\s+to|on\s+account\s+of|the\s+reason\s+(?:is|was)|"
-    r"(?:reason|cause|rationale|justification|grounds):)(?!\w)",
-    re.IGNORECASE,
-)
-"""Somebody says why, or a field of a record does."""
-_ASKING_STEMS: Final = frozenset(map(stem, ASKING_WORDS))
 _MOST_BESIDE_IT: Final = 3
 _PAST: Final = re.compile(
     r"\b(?:yesterday|today|tonight|this\s+morning|last|past|ago|earlier|(?:19|20)\d\d)\b",
@@ -61,28 +53,6 @@ _WEEK: Final = timedelta(days=7)
 _SHORTEST_MONTH: Final = timedelta(days=28)
 _LONGEST_MONTH: Final = timedelta(days=31)
 _SHORTEST_YEAR: Final = timedelta(days=365)
-
-
-def reason_given(head: Node, question: str, events: Iterable[Node]) -> Node | None:
-    """What was said of why something was done; None: nobody said it.
-
-    It is of the same session, gives a reason in so many words and says a telling word of the
-    question; the nearest in time.
-
-    Args:
-        head: what was done.
-        question: that asks why.
-        events: that are shown.
-    """
-    asked_for = telling_stems_of(question) - _ASKING_STEMS
-    giving = [
-        node
-        for node in events
-        if node.provenance.session_id == head.provenance.session_id
-        and _BECAUSE.search(text := summary_of(node) or "")
-        and asked_for & telling_stems_of(text)
-    ]
-    return min(giving, key=lambda node: abs(_at_ms(node) - _at_ms(head)), default=None)
 
 
 def is_said(node: Node) -> bool:

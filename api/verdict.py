@@ -18,7 +18,7 @@ from api.retrieval.plan import Operator
 from api.retrieval.promises import promised_in
 from api.retrieval.story_result import StoryAnswer
 from api.schemas import Answer, AtlasResponse, Edge, Node, PlanReport
-from api.spoken_answers import is_said, reason_given, said_first, said_time
+from api.spoken_answers import is_said, said_first, said_time
 from enrichment.event_kinds import FAILED, EventKind
 from enrichment.stems import stem_in
 from enrichment.vocabulary import STOP_WORDS
@@ -165,8 +165,6 @@ def _with_causes(
     if decided and story.plan.failed is None:
         return [first, *decided]  # who asked for it says more of why than what failed before
     behind = _behind(first, shown.events, edges)
-    if not behind and (reason := reason_given(first, story.plan.topic, shown.events.values())):
-        return list({node.node_id: node for node in (first, reason)}.values())
     return [first, *(behind or decided)]
 
 

@@ -190,7 +190,7 @@ def _of_operator(
         return _Proof(order, order[:1], is_known=True)
     is_failure = _is_failure(features, terms, plan, best)
     if is_around(plan, terms) and features.acts.done and not is_failure:
-        beside = around_acts(stories, features, plan)
+        beside = _around(stories, features, terms, plan, order=order)
         if len(beside):
             return _Proof(_in_front(beside, order), beside, is_known=True, is_exact=True)
     return _of_topic(stories, features, terms, plan=plan, order=order)
@@ -264,6 +264,17 @@ def _of_promises(
     is_heard = bool(about.any()) or of_somebody
     is_known = None if len(promised) and is_heard else False
     return _Proof(order, promised[:MAX_TOLD], is_known=is_known)
+
+
+def _around(
+    stories: Stories, features: Features, terms: StoryTerms, plan: Plan, *, order: Array
+) -> Array:
+    """What stands around the acts that a question names; of why, a reason that was given, first."""
+    beside = around_acts(stories, features, plan)
+    if plan.operator is not Operator.CAUSE or plan.failed is not None or not len(beside):
+        return beside
+    given = reason_stated(stories, features, terms, int(order[0]))
+    return _in_front(numpy.concatenate([beside[:1], given[given != beside[0]]]), beside)
 
 
 def _reason(
