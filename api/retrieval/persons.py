@@ -221,7 +221,7 @@ def meant_by(persons: Persons, question: PersonAsked) -> list[EntityName]:
 
 def _as_names(query: str) -> str:
     """The words of a question that are written as names or identifiers."""
-    _, *words = query.split()
+    _, *words = words_in(query)
     return " ".join(word for word in words if not word.islower() or not word.isalpha())
 
 

@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy
 
-from enrichment.act_names import is_reader, of_tool
+from enrichment.act_names import first_word, is_reader, objects_of, of_tool
 from enrichment.event_kinds import TOOL_USE, EventKind
 from enrichment.vocabulary import STOP_WORDS
 from pipelines.columns.cross_session import causes_elsewhere
@@ -300,7 +300,9 @@ class _Telling:
             if name is None or is_reader(name):
                 continue
             verbs, words = of_tool(name)
-            named = texts.counts(sorted(words - verbs), rows) > 0
+            # `ship_part` makes a promise of a part good, `model.deploy` one that says to deploy it
+            by_object = any(word != first_word(name) for word in objects_of(name))
+            named = texts.counts(sorted(words - verbs if by_object else words), rows) > 0
             done = acts[table["tool"][acts] == tool]
             for place in numpy.flatnonzero(named.all(axis=1) & named.any(axis=1)).tolist():
                 same = done[table["user"][done] == users[place]]

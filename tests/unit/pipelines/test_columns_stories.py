@@ -272,6 +272,8 @@ def test_what_another_session_changed_and_a_failure_names_is_told_to_who_sees_th
         ("ship_spare_part", "ann", "failed", False),
         ("find_spare_part", "ann", "completed", False),
         ("ship_order", "ann", "completed", False),
+        ("part.post", "ann", "completed", True),
+        ("part.paint", "ann", "completed", False),
     ],
 )
 def test_what_an_agent_said_is_fulfilled_by_what_is_done_for_the_same_user_later(
