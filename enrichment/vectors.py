@@ -114,12 +114,9 @@ def squares_of(rows: WholeNumbers) -> NDArray[np.float64]:
     return squares
 
 
-def vector_of(data: bytes | None) -> list[float] | None:
-    """The numbers of a vector; Neo4j Community keeps lists of floats only."""
-    if data is None:
-        return None
-    numbers: list[float] = np.frombuffer(data, dtype="<f4").tolist()
-    return numbers
+def vector_of(data: bytes | None) -> NDArray[np.float32] | None:
+    """The numbers of a vector, as they are: any store makes of them what it keeps."""
+    return None if data is None else np.frombuffer(data, dtype="<f4")
 
 
 def whole_numbers(vectors: Sequence[bytes]) -> list[bytes]:
