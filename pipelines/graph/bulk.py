@@ -277,9 +277,9 @@ def _column(p: Property, values: list[Any], left: dict[int, dict[str, Any]]) -> 
     if p.kind is Kind.TIME:
         return _times(values)
     if p.kind in _LISTS:
-        for n, one in enumerate(values):
-            if one is not None and not _can_join(one):
-                left.setdefault(n, {})[p.name] = one
+        for n, value in enumerate(values):
+            if value is not None and not _can_join(value):
+                left.setdefault(n, {})[p.name] = value
                 values[n] = None
     if p.kind is Kind.VECTOR:
         return pyarrow.array([None if value is None else _vector(value) for value in values])

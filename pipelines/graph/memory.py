@@ -464,8 +464,8 @@ class MemoryTransaction(_Reads):
             held = self._tables.nodes[label].get(tuple(node.key))
             if held is not None:
                 values = {name: _stored(label, name, node.values[name]) for name in names}
-                kept = StoredNode(_kept({**held.values, **values}), held.visible)
-                self._tables.put_node(label, tuple(node.key), kept)
+                merged = StoredNode(_kept({**held.values, **values}), held.visible)
+                self._tables.put_node(label, tuple(node.key), merged)
 
     def restore_edges(
         self,

@@ -552,13 +552,13 @@ class Neo4jGraph(_Neo4jReads):
     ) -> Iterator[tuple[str, FoundNode | FoundEdge]]:
         row = NODES[label]
         depth, names = len(row.key), tuple(p.name for p in row.stored())
-        own = depth + 2 + len(names)
+        width = depth + 2 + len(names)
         along = [(type_, tuple(p.name for p in EDGES[type_].properties)) for type_ in types]
         for record in self._open(questions.held_nodes_text(label, types)):
             values = record[0]
-            node = _node(depth, names, values[:own])
+            node = _node(depth, names, values[:width])
             yield label, node
-            for (type_, carried), edges in zip(along, values[own:], strict=True):
+            for (type_, carried), edges in zip(along, values[width:], strict=True):
                 for end, *stored in edges:
                     if end is not None:
                         target = tuple(end[1:])

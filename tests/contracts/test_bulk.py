@@ -250,9 +250,9 @@ def test_what_is_changed_in_the_store_changes_the_sum_of_its_name_alone(
     graph = loaded[1]
     expected = sums(graph)
     graph.client.write(changed)
-    found = sums(graph)
+    tampered = sums(graph)
     graph.client.write(back)
-    assert {one for one in expected if found[one] != expected[one]} == {name}
+    assert {one for one in expected if tampered[one] != expected[one]} == {name}
     assert sums(graph) == expected
 
 
