@@ -218,9 +218,7 @@ class _Load:
         target = Target(self._name, uri, self._settings.neo4j_database, "building")
         graph = self._services.neo4j_graph(target)
         self._progress(0, None, "making the indexes")
-        # They are filled while the store is read, which needs none of them.
-        self._timed("index", lambda: graph.ensure_schema(awaited=False))
-        self._timed("restore", lambda: folded.files.restore(graph))
+        self._timed("index", lambda: self._index(graph, folded))
         self._timed("prove", lambda: self._prove(graph, folded))
         with graph.transaction() as transaction:
             transaction.restore_nodes(DEAD_LETTER.label, folded.letters)
@@ -263,6 +261,14 @@ class _Load:
             what="folding the ledger",
         )
         return _together(parts, entries)
+
+    def _index(self, graph: Neo4jGraph, folded: Folded) -> None:
+        """Begin to make the indexes, and set what the files lack.
+
+        Constraints are there then; the rest is made while the store is read, which needs none.
+        """
+        graph.ensure_schema(awaited=False)
+        folded.files.restore(graph)
 
     # -- proving -----------------------------------------------------------------------------------
 
