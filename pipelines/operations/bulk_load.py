@@ -57,7 +57,7 @@ PROCESS_MB: Final = 300
 """A folding process that has folded nothing."""
 DISK_AN_EVENT: Final = 15_000
 """Bytes of its files, and of the store that they are loaded into."""
-_TOLD_EVERY: Final = 5_000
+_COMPARED_AT_ONCE: Final = 5_000
 _LAST: Final = (CHECKPOINT.label, DEAD_LETTER.label)
 """What is not of one tenant, and not in the files."""
 Route = Literal["bolt", "files"]
@@ -283,7 +283,7 @@ class _Load:
         stored = StoredSums()
         for done, (name, item) in enumerate(graph.held([name for name in counts if counts[name]])):
             stored.add(name, item)
-            if done % _TOLD_EVERY == 0:
+            if done % _COMPARED_AT_ONCE == 0:
                 self._progress(min(done, total), total, "comparing the store with what was folded")
         graph.ensure_schema()
         census = graph.census()
