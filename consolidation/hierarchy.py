@@ -420,7 +420,7 @@ class Communities:
         self, key: CommunityKey, position: Position, event: Event, decided: CommunityChunk
     ) -> MergeNode:
         before = self._decided.nodes.get(key)
-        text = decided.text
+        text, centroid = decided.text, vector_of(decided.centroid)
         return MergeNode(
             label=COMMUNITY.label,
             key=key,
@@ -434,7 +434,7 @@ class Communities:
                 "user_ids": _owners(decided),
                 "created_at": before.values["created_at"] if before else event.occurred_at_ms,
                 "updated_at": event.occurred_at_ms,
-                "centroid": vector_of(decided.centroid),
+                "centroid": None if centroid is None else centroid.tolist(),
                 "run_id": decided.run_id,
                 "event_id": event.event_id,
                 "decided_at": tuple(position),

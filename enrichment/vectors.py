@@ -4,6 +4,9 @@ Every vector that the graph holds is of unit length and kept as whole numbers, f
 is the same whether a model just made it or a store kept it: 384 components of one byte each, from
 -127 to 127 (127 is the largest of the vector), times the scale, which gives the vector its unit
 length back. So a cosine is a product of whole numbers over their norms, the same on every machine.
+
+A scale is a multiple of 10⁻⁷, so that each component is the float32 next to a decimal of at most
+seven digits, which a bulk load reads in half the time of a longer one. The length is 1 up to 10⁻⁴.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ from numpy.typing import NDArray
 MOST: Final = 127
 """The largest component, by magnitude."""
 _SCALE_BYTES: Final = 4
+_STEPS: Final = np.float32(1e7)
+"""Of a scale in 1. Times 127 a scale of so many steps is below 2^24, and so exact."""
 
 WholeNumbers = NDArray[np.int8] | NDArray[np.float32]
 """One row for each vector, of whole numbers from -127 to 127."""
@@ -43,7 +48,8 @@ def pack(vectors: Sequence[bytes]) -> list[bytes]:
         return []
     rows = levels(vectors)
     norms = np.sqrt((rows.astype(np.float64) ** 2).sum(axis=1))
-    scales = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0).astype("<f4")
+    scales = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
+    scales = (np.rint(scales * _STEPS) / _STEPS).astype("<f4")
     return [
         row.tobytes() + scale.tobytes()
         for row, scale in zip(rows.astype("i1"), scales, strict=True)
@@ -54,13 +60,15 @@ def unpack(packed: Sequence[bytes]) -> list[bytes]:
     """Kept vectors as little-endian float32, each of unit length up to rounding.
 
     Args:
-        packed: of one dimension.
+        packed: of one dimension; a scale that is no multiple of 10⁻⁷ counts as it is.
     """
     if not packed:
         return []
     table = np.frombuffer(b"".join(packed), "i1").reshape(len(packed), -1)
     scales = np.ascontiguousarray(table[:, -_SCALE_BYTES:]).view("<f4")
-    vectors = table[:, :-_SCALE_BYTES].astype("<f4") * scales
+    numbers = table[:, :-_SCALE_BYTES].astype("<f4")
+    steps = np.rint(scales * np.float64(_STEPS)).astype("<f4")
+    vectors = np.where(steps / _STEPS == scales, numbers * steps / _STEPS, numbers * scales)
     return [row.tobytes() for row in vectors]
 
 
@@ -106,12 +114,9 @@ def squares_of(rows: WholeNumbers) -> NDArray[np.float64]:
     return squares
 
 
-def vector_of(data: bytes | None) -> list[float] | None:
-    """The numbers of a vector; Neo4j Community keeps lists of floats only."""
-    if data is None:
-        return None
-    numbers: list[float] = np.frombuffer(data, dtype="<f4").tolist()
-    return numbers
+def vector_of(data: bytes | None) -> NDArray[np.float32] | None:
+    """The numbers of a vector, as they are: any store makes of them what it keeps."""
+    return None if data is None else np.frombuffer(data, dtype="<f4")
 
 
 def whole_numbers(vectors: Sequence[bytes]) -> list[bytes]:

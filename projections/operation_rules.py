@@ -92,7 +92,11 @@ def edge_stage(
 
 def _check_elements(element: str, lists: Iterable[tuple[str, Kind]], values: Values) -> None:
     for name, kind in lists:
-        types = set(map(type, values[name]))
+        dtype = getattr(values[name], "dtype", None)  # an array's elements are of one type
+        if dtype is None:
+            types = set(map(type, values[name]))
+        else:
+            types = {float} if dtype.kind == "f" else {dtype.type}
         if types and types != {_ELEMENTS[kind]}:
             raise _wrong_type(element, name, kind, types)
 
@@ -224,11 +228,16 @@ def _check_values(
             raise InvalidOperation(element=element, field=name, rule="is missing")
         if types[name] is type(None) and name not in key:
             continue
-        if types[name] not in _TYPES[kind]:
+        if types[name] not in _TYPES[kind] and not (kind is Kind.VECTOR and _is_array(types[name])):
             raise _wrong_type(element, name, kind, {types[name]})
         if kind in _ELEMENTS:
             lists.append((name, kind))
     return tuple(lists)
+
+
+def _is_array(type_: type) -> bool:
+    """Whether it is numpy's, which nothing here needs to load."""
+    return (type_.__module__, type_.__name__) == ("numpy", "ndarray")
 
 
 def _wrong_type(element: str, name: str, kind: Kind, types: Iterable[type]) -> InvalidOperation:

@@ -77,7 +77,7 @@ class BulkFiles:
     Attributes:
         nodes: labels joined by `:`, and a file of such nodes.
         edges: type, and a file of such edges.
-        left_nodes: nodes by label that the files hold in part: they are to be restored.
+        left_nodes: by label nodes that the files hold in part, with the values that they lack.
         left_edges: edges by type that the files do not hold.
         counts: nodes and edges by label and type.
     """
@@ -110,9 +110,13 @@ class BulkFiles:
     def restore(self, graph: Graph) -> None:
         """Write what the files lack into the graph that was loaded from them."""
         for label, nodes in self.left_nodes.items():
-            for some in _parts(iter(nodes), _RESTORED):
-                with graph.transaction() as transaction:
-                    transaction.restore_nodes(label, some)
+            lacking: dict[tuple[str, ...], list[FoundNode]] = {}
+            for node in nodes:
+                lacking.setdefault(tuple(node.values), []).append(node)
+            for names, alike in lacking.items():
+                for some in _parts(iter(alike), _RESTORED):
+                    with graph.transaction() as transaction:
+                        transaction.restore_values(label, names, some)
         for type_, edges in self.left_edges.items():
             for pairs in _parts(_by_pair(edges), _RESTORED):
                 with graph.transaction() as transaction:
@@ -175,9 +179,7 @@ class _Writer:
                 left = tables[visible].write([ids], [node.values for node in nodes])
                 if left:
                     lacking = self.files.left_nodes.setdefault(row.label, [])
-                    keys = [nodes[n].key for n in sorted(left)]
-                    names = [p.name for p in properties]
-                    lacking += self._graph.nodes(row.label, keys, names).values()
+                    lacking += [nodes[n]._replace(values=left[n]) for n in sorted(left)]
         _close(tables.values())
         self.files.counts[row.label] = len(numbers)
 
@@ -249,9 +251,11 @@ class _Table:
         options = pyarrow.csv.WriteOptions(quoting_style="all_valid")
         self._writer = pyarrow.csv.CSVWriter(str(path), self._schema, write_options=options)
 
-    def write(self, ids: Sequence[Sequence[int]], values: Sequence[Any]) -> set[int]:
-        """Add rows; returns which of them hold something that the format cannot say."""
-        left: set[int] = set()
+    def write(
+        self, ids: Sequence[Sequence[int]], values: Sequence[Any]
+    ) -> dict[int, dict[str, Any]]:
+        """Add rows; returns by row what it holds and the format cannot say."""
+        left: dict[int, dict[str, Any]] = {}
         columns = [pyarrow.array(column, pyarrow.int64()) for column in ids]
         for p in self._properties:
             column = [held.get(p.name) for held in values]
@@ -269,13 +273,14 @@ def _typed(row: NodeRow, properties: Sequence[Property], key: Key) -> list[Prope
     return [Property(p.name, Kind.INTEGER) if p.name in whole else p for p in properties]
 
 
-def _column(p: Property, values: list[Any], left: set[int]) -> pyarrow.Array[Any]:
+def _column(p: Property, values: list[Any], left: dict[int, dict[str, Any]]) -> pyarrow.Array[Any]:
     if p.kind is Kind.TIME:
         return _times(values)
     if p.kind in _LISTS:
-        refused = {n for n, one in enumerate(values) if one is not None and not _can_join(one)}
-        left |= refused
-        values = [None if n in refused else one for n, one in enumerate(values)]
+        for n, value in enumerate(values):
+            if value is not None and not _can_join(value):
+                left.setdefault(n, {})[p.name] = value
+                values[n] = None
     if p.kind is Kind.VECTOR:
         return pyarrow.array([None if value is None else _vector(value) for value in values])
     if p.kind is Kind.TIMES:
@@ -286,12 +291,8 @@ def _column(p: Property, values: list[Any], left: set[int]) -> pyarrow.Array[Any
             [None if value is None else _joined(map(str, value)) for value in values]
         )
     if p.kind is Kind.STRINGS:
-        refused = {n for n, one in enumerate(values) if one is not None and not _can_join(one)}
-        left |= refused
-        return pyarrow.array(
-            [None if one is None or n in refused else _joined(one) for n, one in enumerate(values)],
-            pyarrow.string(),
-        )
+        texts = [None if value is None else _joined(value) for value in values]
+        return pyarrow.array(texts, pyarrow.string())
     return pyarrow.array(values, _ARROW.get(p.kind, pyarrow.string()))
 
 

@@ -381,6 +381,18 @@ def restore_nodes_text(label: str, *, visible: bool) -> str:
 
 
 @cache
+def restore_values_text(label: str, names: tuple[str, ...]) -> str:
+    """Rows [key…, value of each name…]; of a node that is not there nothing is made."""
+    row = NODES[label]
+    kinds = {p.name: p.kind for p in row.stored()}
+    values = {
+        name: _assigned(kinds[name], f"row[{n}]") for n, name in enumerate(names, len(row.key))
+    }
+    given = ", ".join(f"n.{name} = {value}" for name, value in values.items())
+    return f"UNWIND $rows AS row MATCH (n:{label} {{{key_pattern(row.key, 'row')}}}) SET {given}"
+
+
+@cache
 def clear_pairs_text(type_: str, label: str = "") -> str:
     """Rows [source key…, target key…]: deletes all edges of the type, whoever made them."""
     return f"{_ends(EDGES[type_], label)} MATCH (a)-[e:{type_}]->(b) DELETE e"

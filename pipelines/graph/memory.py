@@ -456,6 +456,17 @@ class MemoryTransaction(_Reads):
             held = _kept({name: _stored(label, name, value) for name, value in values.items()})
             self._tables.put_node(label, tuple(node.key), StoredNode(held, node.visible))
 
+    def restore_values(
+        self, label: str, names: tuple[str, ...], nodes: Sequence[FoundNode]
+    ) -> None:
+        self.touched.note_nodes(label, (tuple(node.key) for node in nodes))
+        for node in nodes:
+            held = self._tables.nodes[label].get(tuple(node.key))
+            if held is not None:
+                values = {name: _stored(label, name, node.values[name]) for name in names}
+                merged = StoredNode(_kept({**held.values, **values}), held.visible)
+                self._tables.put_node(label, tuple(node.key), merged)
+
     def restore_edges(
         self,
         type_: str,

@@ -41,7 +41,7 @@ WRITES: Final = frozenset(
     (
         *("advance", "lock", "reset", "lock_nodes", "apply", "dead_letters_of", "add_dead_letter"),
         *("drop_dead_letters", "drop_later_dead_letters", "restore_nodes", "restore_edges"),
-        *("remove_foreign", "hold"),
+        *("restore_values", "remove_foreign", "hold"),
     )
 )
 """In a transaction, beside the questions that are reads."""

@@ -36,6 +36,7 @@ from projections.identity import START
 from projections.operations import Checkpoint, Key, Operations
 from projections.schema import (
     EDGES,
+    EVENT,
     FEED_NODES,
     NODES,
     EdgeRow,
@@ -440,6 +441,14 @@ class Neo4jTransaction(_Neo4jReads):
                 rows = [_stored(row, node) for node in some if node.visible is visible]
                 self._write(cypher.restore_nodes_text(label, visible=visible), rows)
 
+    def restore_values(
+        self, label: str, names: tuple[str, ...], nodes: Sequence[FoundNode]
+    ) -> None:
+        self._touched.note_nodes(label, (node.key for node in nodes))
+        text = cypher.restore_values_text(label, names)
+        for some in _chunks(sorted(nodes, key=lambda node: node.key), _ROWS):
+            self._write(text, [[*one.key, *(one.values[name] for name in names)] for one in some])
+
     def restore_edges(
         self,
         type_: str,
@@ -522,25 +531,41 @@ class Neo4jGraph(_Neo4jReads):
     def _open(self, text: str, **parameters: Any) -> Iterator[neo4j.Record]:
         return self.client.stream(planned_once(text), **parameters)
 
-    def held(self, label_or_type: str) -> Iterator[FoundNode] | Iterator[FoundEdge]:
-        """Every node of a label, or edge of a type, with all that is stored, in no order.
+    def held(self, names: Collection[str]) -> Iterator[tuple[str, FoundNode | FoundEdge]]:
+        """Every node and edge of these labels and types, with all that is stored, in no order.
 
-        It needs no index, so it may be asked while indexes are made.
+        Each comes behind its label or type. It needs no index, so it may be asked while indexes
+        are made. Edges come along with the event where they begin: a row an edge costs more.
         """
-        if label_or_type in NODES:
-            row = NODES[label_or_type]
-            depth, names = len(row.key), tuple(p.name for p in row.stored())
-            for record in self._open(questions.held_nodes_text(row.label)):
-                yield _node(depth, names, record[0])
-            return
-        edge_row = EDGES[label_or_type]
-        decode = _EdgeDecoder(edge_row, tuple(p.name for p in edge_row.properties))
-        for record in self._open(questions.held_edges_text(label_or_type)):
-            label, *edge = record[0]
-            yield decode.edge(edge, label)
+        along = [name for name in names if name in EDGES and EDGES[name].source == EVENT.label]
+        for name in names:
+            if name in NODES:
+                yield from self._held_nodes(name, tuple(along) if name == EVENT.label else ())
+            elif name not in along or EVENT.label not in names:
+                decode = _EdgeDecoder(EDGES[name], tuple(p.name for p in EDGES[name].properties))
+                for record in self._open(questions.held_edges_text(name)):
+                    label, *edge = record[0]
+                    yield name, decode.edge(edge, label)
 
-    def ensure_schema(self) -> None:
-        """As the port says.
+    def _held_nodes(
+        self, label: str, types: tuple[str, ...]
+    ) -> Iterator[tuple[str, FoundNode | FoundEdge]]:
+        row = NODES[label]
+        depth, names = len(row.key), tuple(p.name for p in row.stored())
+        width = depth + 2 + len(names)
+        along = [(type_, tuple(p.name for p in EDGES[type_].properties)) for type_ in types]
+        for record in self._open(questions.held_nodes_text(label, types)):
+            values = record[0]
+            node = _node(depth, names, values[:width])
+            yield label, node
+            for (type_, carried), edges in zip(along, values[width:], strict=True):
+                for end, *stored in edges:
+                    if end is not None:
+                        target = tuple(end[1:])
+                        yield type_, FoundEdge(node.key, target, end[0], _values(carried, stored))
+
+    def ensure_schema(self, *, awaited: bool = True) -> None:
+        """As the port says; if it is not `awaited`, constraints alone are there at the end.
 
         One worker at a time does so: of several that create one constraint at once, Neo4j can keep
         an index that belongs to none of them, never comes online and bars the constraint. A worker
@@ -554,10 +579,10 @@ class Neo4jGraph(_Neo4jReads):
             **fulltext_statements(browsed=self._browsed),
         }
         if self._missing(statements):
-            self._create(statements)
+            self._create(statements, awaited=awaited)
         self.client.write(cypher.ENSURE_FEED)
 
-    def _create(self, statements: Mapping[str, str]) -> None:
+    def _create(self, statements: Mapping[str, str], *, awaited: bool) -> None:
         with self.client.transaction(SCHEMA_TIMEOUT_S) as alone:
             alone.run(cypher.HOLD_SCHEMA, {})
             for name in self._column(questions.INDEXES_WITHOUT_CONSTRAINT):
@@ -565,7 +590,8 @@ class Neo4jGraph(_Neo4jReads):
                     self.client.write(cypher.drop_index_text(name))
             for name in self._missing(statements):
                 self.client.write(statements[name])
-            self.client.write("CALL db.awaitIndexes($seconds)", seconds=int(SCHEMA_TIMEOUT_S))
+            if awaited:
+                self.client.write("CALL db.awaitIndexes($seconds)", seconds=int(SCHEMA_TIMEOUT_S))
             alone.rollback()
 
     def _missing(self, names: Iterable[str]) -> list[str]:

@@ -371,6 +371,18 @@ class Transaction(Reads, Protocol):
         """
         ...
 
+    def restore_values(
+        self, label: str, names: tuple[str, ...], nodes: Sequence[FoundNode]
+    ) -> None:
+        """Make nodes that are there hold exactly these values of some properties; for repair alone.
+
+        Args:
+            label: of the nodes.
+            names: of the properties; what else a node holds stays.
+            nodes: with `values` by these names, None for those to remove.
+        """
+        ...
+
     def restore_edges(
         self,
         type_: str,

@@ -402,25 +402,40 @@ def stream_edges_text(type_: str, names: Names, *, one_tenant: bool = False) -> 
 
 def _edge_parts(row: EdgeRow, names: Names) -> tuple[str, list[str], list[str]]:
     """What finds `end` of (a)-[e]->(b), the parts of its key, and the columns of a stream."""
+    end = [f"end[{1 + n}]" for n in range(len(NODES[row.target].key))]
+    columns = ["end[0]", *_key(NODES[row.source], "a"), *end, *_edge_values(row, "e", names)]
+    return f"WITH a, e, {_end_of(row)} AS end WHERE end IS NOT NULL", end, columns
+
+
+def _end_of(row: EdgeRow) -> str:
+    """Label and key of the node `b`; null where no edge of the row ends."""
     targets = [NODES[label] for label in (row.target, row.other_target) if label is not None]
     cases = " ".join(
         f"WHEN b:{target.label} THEN ['{target.label}', {', '.join(_key(target, 'b'))}]"
         for target in targets
     )
-    end = [f"end[{1 + n}]" for n in range(len(targets[0].key))]
-    columns = ["end[0]", *_key(NODES[row.source], "a"), *end, *_edge_values(row, "e", names)]
-    return f"WITH a, e, CASE {cases} END AS end WHERE end IS NOT NULL", end, columns
+    return f"CASE {cases} END"
 
 
 @cache
-def held_nodes_text(label: str) -> str:
+def held_nodes_text(label: str, types: Names = ()) -> str:
     """Every node as `stream_nodes_text` has it, with all that is stored, in no order, no index.
 
     A node's properties are read once: each by itself would walk through those before it.
+
+    Args:
+        label: of the nodes.
+        types: of the edges that begin there and come along, in a list for each type:
+            [[label of the target, key…], value…], without the first where it ends elsewhere.
     """
     row = NODES[label]
     names = tuple(p.name for p in row.stored())
     values = [*_key(row, "p"), _visible(row), "false", *_node_values(row, "p", names)]
+    for type_ in types:
+        edge_row = EDGES[type_]
+        stored = _edge_values(edge_row, "e", [p.name for p in edge_row.properties])
+        columns = ", ".join([_end_of(edge_row), *stored])
+        values.append(f"[(n)-[e:{type_}]->(b) | [{columns}]]")
     return f"MATCH (n:{label}) WITH n, properties(n) AS p {_returned(values)}"
 
 

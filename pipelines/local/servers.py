@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import secrets
 import socket
 import struct
 import subprocess
@@ -41,6 +42,9 @@ LOAD_TIMEOUT_S = 6 * 3_600.0
 """For files of a hundred million events."""
 _SAID = 1_000
 """Characters of why a command of Neo4j failed that an error repeats."""
+_SALT_BYTES = 32
+_HASHED = 1_024
+"""So often, as Neo4j does it; the line names the number."""
 _DOWNLOADS = 12
 _TIMEOUT_S = 60.0
 
@@ -301,24 +305,24 @@ class Neo4jServer(ServerProcess):
         return "".join(f"{key}={value}\n" for key, value in settings.items())
 
     def _set_password(self, password: str) -> None:
-        """Put the password's hash where the first start reads it."""
-        # Through a file of arguments, so that the password is on no command line.
-        arguments = self.data_dir / "password.args"
-        write_private(arguments, f"dbms set-initial-password {password}\n")
-        try:
-            self._admin(f"@{arguments}", what="Neo4j took no password", quick=True)
-            write_private(self.data_dir / "password-set", "")
-        finally:
-            arguments.unlink(missing_ok=True)
+        """Put the password's hash where the first start reads it.
 
-    def _admin(
-        self, *arguments: str, what: str, quick: bool = False, timeout_s: float = 60.0
-    ) -> None:
+        As `neo4j-admin dbms set-initial-password` does, which is a Java process of its own.
+        """
+        salt = secrets.token_bytes(_SALT_BYTES)
+        digest = hashlib.sha256(salt + password.encode()).digest()
+        for _ in range(_HASHED - 1):
+            digest = hashlib.sha256(digest).digest()
+        line = f"neo4j:SHA-256,{digest.hex()},{salt.hex()},{_HASHED}:\n"
+        folder = private_folder(private_folder(self.data_dir / "data") / "dbms")
+        write_private(folder / "auth.ini", line)
+        write_private(self.data_dir / "password-set", "")
+
+    def _admin(self, *arguments: str, what: str, timeout_s: float) -> None:
         """Run a command on the files of a server that does not run; it ends with this process."""
         process = subprocess.Popen(
             [
-                *(str(JAVA), *(["-XX:TieredStopAtLevel=1"] if quick else []), *_JVM_FLAGS),
-                *_learnt(fetch_neo4j()),
+                *(str(JAVA), *_JVM_FLAGS, *_learnt(fetch_neo4j())),
                 *("-cp", _class_path(), "org.neo4j.cli.AdminTool", *arguments),
             ],
             env={

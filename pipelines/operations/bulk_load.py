@@ -22,7 +22,7 @@ from zlib import crc32
 
 from pipelines.graph.bulk import BulkFiles, write_files
 from pipelines.graph.memory import MemoryGraph
-from pipelines.graph.port import Graph
+from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.graph.rows import FoundNode
 from pipelines.ledger.entries import Entry
 from pipelines.ledger.registry import Target
@@ -57,6 +57,7 @@ PROCESS_MB: Final = 300
 """A folding process that has folded nothing."""
 DISK_AN_EVENT: Final = 15_000
 """Bytes of its files, and of the store that they are loaded into."""
+_COMPARED_AT_ONCE: Final = 5_000
 _LAST: Final = (CHECKPOINT.label, DEAD_LETTER.label)
 """What is not of one tenant, and not in the files."""
 Route = Literal["bolt", "files"]
@@ -81,15 +82,6 @@ class FoldTask:
     share: int
     shares: int
     folder: Path
-
-
-@dataclass(frozen=True)
-class SumTask:
-    """Add up labels and types of a target."""
-
-    settings: Settings
-    target: Target
-    names: tuple[str, ...]
 
 
 @dataclass
@@ -224,12 +216,10 @@ class _Load:
         shutil.rmtree(folder)
         uri = self._timed("start", lambda: ensure_target(data_dir, self._name))
         target = Target(self._name, uri, self._settings.neo4j_database, "building")
-        graph = self._services.graph(target)
+        graph = self._services.neo4j_graph(target)
         self._progress(0, None, "making the indexes")
-        self._timed("index", graph.ensure_schema)
-        folded.files.restore(graph)
-        self._progress(0, None, "comparing the store with what was folded")
-        self._timed("prove", lambda: self._prove(target, graph, folded))
+        self._timed("index", lambda: self._index(graph, folded))
+        self._timed("prove", lambda: self._prove(graph, folded))
         with graph.transaction() as transaction:
             transaction.restore_nodes(DEAD_LETTER.label, folded.letters)
             transaction.restore_nodes(CHECKPOINT.label, folded.checkpoints)
@@ -272,25 +262,30 @@ class _Load:
         )
         return _together(parts, entries)
 
+    def _index(self, graph: Neo4jGraph, folded: Folded) -> None:
+        """Begin to make the indexes, and set what the files lack.
+
+        Constraints are there then; the rest is made while the store is read, which needs none.
+        """
+        graph.ensure_schema(awaited=False)
+        folded.files.restore(graph)
+
     # -- proving -----------------------------------------------------------------------------------
 
-    def _prove(self, target: Target, graph: Graph, folded: Folded) -> None:
-        """See that the store holds what was folded.
+    def _prove(self, graph: Neo4jGraph, folded: Folded) -> None:
+        """See that the store holds what was folded, and wait for its indexes.
 
         Raises:
             OperationFailed: it does not.
         """
         counts = folded.files.counts
-        tasks = [
-            SumTask(self._settings, target, tuple(name for name in rows if counts.get(name)))
-            for rows in (NODES, EDGES)
-        ]
         total = sum(counts.values())
-        held: Counter[str] = Counter()
-        for part in run(
-            tasks, processes=len(tasks), total=total, progress=self._progress, what="comparing"
-        ):
-            held.update(part)
+        stored = StoredSums()
+        for done, (name, item) in enumerate(graph.held([name for name in counts if counts[name]])):
+            stored.add(name, item)
+            if done % _COMPARED_AT_ONCE == 0:
+                self._progress(min(done, total), total, "comparing the store with what was folded")
+        graph.ensure_schema()
         census = graph.census()
         there = {**census.labels, **census.types}
         names = [name for name in (*NODES, *EDGES) if name not in _LAST]
@@ -298,7 +293,7 @@ class _Load:
             name
             for name in names
             if there.get(name, 0) != counts.get(name, 0)
-            or (held[name] - folded.sums[name]) % MODULUS
+            or (stored.sums[name] - folded.sums[name]) % MODULUS
         ]
         schema = list(census_differences(census))
         if wrong or schema:
@@ -327,7 +322,7 @@ def ends_at(
 
 
 def run(
-    tasks: Sequence[FoldTask | SumTask],
+    tasks: Sequence[FoldTask],
     *,
     processes: int,
     total: int,
@@ -418,7 +413,7 @@ def main() -> None:
     collect_rarely()
     step_back(task.settings.rebuild_nice)
     try:
-        send(fold_share(task, send) if isinstance(task, FoldTask) else add_up(task, send))
+        send(fold_share(task, send))
     except RecollectError as error:
         send(error)
 
@@ -455,19 +450,3 @@ def fold_share(task: FoldTask, tell: Callable[[int], None]) -> Folded:
             names = [p.name for p in NODES[label].stored()]
             nodes += cast(Iterator[FoundNode], fold.graph.stream(label, names))
         return folded
-
-
-def add_up(task: SumTask, tell: Callable[[int], None]) -> Counter[str]:
-    """The sums of what a target holds of some labels and types."""
-    stored = StoredSums()
-    done = 0
-    with Services(task.settings) as services:
-        graph = services.neo4j_graph(task.target)
-        for name in task.names:
-            for item in graph.held(name):
-                stored.add(name, item)
-                done += 1
-                if done % 5_000 == 0:
-                    tell(done)
-    tell(done)
-    return stored.sums

@@ -180,12 +180,19 @@ def test_all_that_the_schema_can_hold_is_loaded_as_it_was(
         assert held[name] == items, name
 
 
+def held(graph: MemoryGraph | Neo4jGraph) -> Iterator[tuple[str, FoundNode | FoundEdge]]:
+    names = (*NODES, *EDGES)
+    if isinstance(graph, Neo4jGraph):
+        yield from graph.held(names)
+    else:
+        yield from ((name, item) for name in names for item in graph.held(name))
+
+
 def sums(*graphs: MemoryGraph | Neo4jGraph) -> dict[str, int]:
     stored = StoredSums()
     for graph in graphs:
-        for name in (*NODES, *EDGES):
-            for item in graph.held(name):
-                stored.add(name, item)
+        for name, item in held(graph):
+            stored.add(name, item)
     return {name: number % MODULUS for name, number in stored.sums.items()}
 
 
@@ -195,6 +202,58 @@ def test_what_was_loaded_adds_up_to_what_was_written(
     expected = sums(filled(), other())
     assert expected.keys() == {*NODES, *EDGES}
     assert sums(loaded[1]) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "changed", "back"),
+    [
+        (
+            "Event",
+            "MATCH (n:Event) WITH n ORDER BY n.event_id LIMIT 1 SET n.old = n.kind, n.kind = 'x'",
+            "MATCH (n:Event {kind: 'x'}) SET n.kind = n.old REMOVE n.old",
+        ),
+        (
+            "Event",
+            "MATCH (n:Event&!Placeholder) WITH n LIMIT 1 SET n:Placeholder, n.old = 1",
+            "MATCH (n:Event {old: 1}) REMOVE n:Placeholder, n.old",
+        ),
+        (
+            "REFERENCES",
+            "MATCH ()-[e:REFERENCES]->() WITH e LIMIT 1 SET e.old = e.role, e.role = 'x'",
+            "MATCH ()-[e:REFERENCES {role: 'x'}]->() SET e.role = e.old REMOVE e.old",
+        ),
+        (
+            "FOLLOWS",
+            "MATCH (a)-[e:FOLLOWS]->(b) WITH a, e, b LIMIT 1 "
+            "CREATE (a)-[old:OLD]->(b) SET old = e DELETE e",
+            "MATCH (a)-[old:OLD]->(b) CREATE (a)-[e:FOLLOWS]->(b) SET e = old DELETE old",
+        ),
+        (
+            "CAUSED_BY",
+            "MATCH (a)-[e:CAUSED_BY]->(b), (c:Event) WHERE c <> b WITH a, e, b, c LIMIT 1 "
+            "CREATE (a)-[old:OLD]->(b), (a)-[f:CAUSED_BY {old: true}]->(c) "
+            "SET old = e, f += e DELETE e",
+            "MATCH ()-[f:CAUSED_BY {old: true}]->() MATCH (a)-[old:OLD]->(b) "
+            "CREATE (a)-[e:CAUSED_BY]->(b) SET e = old DELETE old, f",
+        ),
+        (
+            "RELATES_TO",
+            "MATCH (a)-[e:RELATES_TO]->(b) WITH a, e, b LIMIT 1 "
+            "CREATE (a)-[f:RELATES_TO {old: true}]->(b) SET f += e",
+            "MATCH ()-[f:RELATES_TO {old: true}]->() DELETE f",
+        ),
+    ],
+)
+def test_what_is_changed_in_the_store_changes_the_sum_of_its_name_alone(
+    loaded: tuple[BulkFiles, Neo4jGraph], name: str, changed: str, back: str
+) -> None:
+    graph = loaded[1]
+    expected = sums(graph)
+    graph.client.write(changed)
+    tampered = sums(graph)
+    graph.client.write(back)
+    assert {one for one in expected if tampered[one] != expected[one]} == {name}
+    assert sums(graph) == expected
 
 
 def test_a_single_value_that_is_another_changes_the_sum_of_its_label_alone() -> None:

@@ -347,6 +347,10 @@ def test_what_is_written_without_operations_is_told(graph: Graph) -> None:
         transaction.restore_nodes(EVENT.label, [FoundNode(A, True, {}, False)], gone=[B])
     assert keyed(last(graph)) == {"nodes": {EVENT.label: (A,)}, "removed": {EVENT.label: (B,)}}
     with graph.transaction() as transaction:
+        node = FoundNode(A, True, {"status": "failed"}, False)
+        transaction.restore_values(EVENT.label, ("status",), [node])
+    assert keyed(last(graph)) == {"nodes": {EVENT.label: (A,)}}
+    with graph.transaction() as transaction:
         edge = FoundEdge(A, A, EVENT.label, {})
         transaction.restore_edges(FOLLOWS.type, [edge], gone=[(A, B, EVENT.label)])
     (pairs,) = last(graph).edges.values()

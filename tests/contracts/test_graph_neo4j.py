@@ -255,6 +255,12 @@ BY_KEY: dict[str, str] = {
         for label in NODES
         for visible in (True, False)
     },
+    **{
+        f"restore values of {label}": cypher.restore_values_text(
+            label, tuple(p.name for p in row.stored() if p.name not in row.key)
+        )
+        for label, row in NODES.items()
+    },
     **{f"clear pairs of {type_}": cypher.clear_pairs_text(type_) for type_ in EDGES},
     **{f"restore {type_}": cypher.restore_edges_text(type_) for type_ in EDGES},
 }

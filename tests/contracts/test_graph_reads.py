@@ -747,6 +747,21 @@ def test_a_restored_node_holds_exactly_these_values(graph: Graph) -> None:
     assert ids(found) == [1]
 
 
+def test_restored_values_leave_the_others(graph: Graph) -> None:
+    put(graph, node(1, tool_name="x"), EnsureNode(EVENT.label, ("t", "p")))
+    before = dump(graph)
+    with graph.transaction() as transaction:
+        given = [restored(1, keywords=(), ended_at=7, tool_name=None), restored(9, tool_name="y")]
+        transaction.restore_values(EVENT.label, ("keywords", "ended_at", "tool_name"), given[:1])
+        transaction.restore_values(EVENT.label, ("tool_name",), given[1:])  # is not there
+    shown, values = before[0].pop((EVENT.label, event(1).key))
+    changed = {**values, "keywords": (), "ended_at": 7}
+    del changed["tool_name"]
+    nodes, edges = dump(graph)
+    assert nodes.pop((EVENT.label, event(1).key)) == (shown, changed)
+    assert (nodes, edges) == before
+
+
 def test_a_node_is_shown_and_hidden_again(graph: Graph) -> None:
     put(graph, node(1))
     for visible in (False, True):

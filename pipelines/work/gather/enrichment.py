@@ -387,7 +387,11 @@ def _nearest(
     vectors: Mapping[tuple[str, str], bytes],
     properties: Sequence[str] = (),
 ) -> dict[tuple[str, str], list[tuple[FoundNode, float]]]:
-    numbers_of = {key: numbers for key, one in vectors.items() if (numbers := vector_of(one))}
+    numbers_of: dict[tuple[str, str], list[float]] = {
+        key: numbers.tolist()
+        for key, one in vectors.items()
+        if (numbers := vector_of(one)) is not None
+    }
     answer = transaction.nearest(label, numbers_of, NEIGHBOURS, properties) if numbers_of else {}
     return {(key[0], key[1]): near for key, near in answer.items()}
 
