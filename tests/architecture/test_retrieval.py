@@ -36,6 +36,7 @@ PURE = (
     "story_limits",
     "story_lists",
     "story_focus",
+    "story_proof",
     "story_ranker",
     "story_result",
     "story_roles",
