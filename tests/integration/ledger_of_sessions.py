@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal
+
+from tests.bench.small import Edition, own_edition
 
 STEP_S: Final = 30
 """Between one step and the next."""
@@ -23,6 +26,37 @@ def said_by_user(text: str) -> Step:
 def said_by_agent(text: str) -> Step:
     """What the agent said."""
     return "message.assistant", {"role": "assistant", "content": text}, ""
+
+
+def happened(kind: str, **fields: Any) -> Step:
+    """What is of no tool."""
+    return kind, fields, ""
+
+
+def call(tool: str, **arguments: Any) -> Step:
+    """What a tool was asked for."""
+    return "tool.call", {"arguments": arguments}, tool
+
+
+def result(tool: str, **fields: Any) -> Step:
+    """What it returned."""
+    return "tool.result", {"result": fields}, tool
+
+
+def error(tool: str, text: str) -> Step:
+    """How it failed."""
+    return "tool.result", {"error": text}, tool
+
+
+@contextmanager
+def edition_of(
+    name: str, sessions: Sequence[Told], now: datetime, parents: Literal["all", "results"] = "all"
+) -> Iterator[Edition]:
+    """A small edition that holds the sessions, and what passes find in them."""
+    with own_edition(name) as edition:
+        edition.fill(events_of(sessions, now, parents))
+        edition.run("consolidate")
+        yield edition
 
 
 def events_of(

@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import pytest
 
-from tests.bench.small import Edition, own_edition
+from tests.bench.small import Edition
 from tests.integration.ledger_of_sessions import (
     Step,
     Told,
-    events_of,
+    edition_of,
     said_by_agent,
     said_by_user,
 )
@@ -105,9 +105,7 @@ SESSIONS: Final[tuple[Told, ...]] = (
 
 @pytest.fixture(scope="module")
 def edition() -> Iterator[Edition]:
-    with own_edition("across") as edition:
-        edition.fill(events_of(SESSIONS, _NOW, "results"))
-        edition.run("consolidate")
+    with edition_of("across", SESSIONS, _NOW, "results") as edition:
         yield edition
 
 

@@ -8,11 +8,13 @@ from typing import Any, Final
 
 import pytest
 
-from tests.bench.small import Edition, own_edition
+from tests.bench.small import Edition
 from tests.integration.ledger_of_sessions import (
-    Step,
     Told,
-    events_of,
+    call,
+    edition_of,
+    error,
+    result,
     said_by_agent,
     said_by_user,
 )
@@ -22,27 +24,15 @@ pytestmark = pytest.mark.integration
 _NOW: Final = datetime.now(UTC).replace(microsecond=0)
 
 
-def _call(tool: str, **arguments: Any) -> Step:
-    return "tool.call", {"arguments": arguments}, tool
-
-
-def _result(tool: str, **fields: Any) -> Step:
-    return "tool.result", {"result": fields}, tool
-
-
-def _error(tool: str, text: str) -> Step:
-    return "tool.result", {"error": text}, tool
-
-
 SESSIONS: Final[tuple[Told, ...]] = (
     (
         *("kiln-1", 9.0, "olga", "kiln-agent"),
         (
             said_by_user("My locker is 17. Please fire batch B-40 in kiln K-2."),
-            _call("load_kiln", kiln="K-2", batch="B-40", shelf="upper"),
-            _error("load_kiln", "upper shelf is cracked"),
-            _call("load_kiln", kiln="K-2", batch="B-40", shelf="lower"),
-            _result("load_kiln", kiln="K-2", batch="B-40", loaded=True),
+            call("load_kiln", kiln="K-2", batch="B-40", shelf="upper"),
+            error("load_kiln", "upper shelf is cracked"),
+            call("load_kiln", kiln="K-2", batch="B-40", shelf="lower"),
+            result("load_kiln", kiln="K-2", batch="B-40", loaded=True),
             said_by_agent("B-40 is in kiln K-2. I will send you a photo when it is open."),
         ),
     ),
@@ -50,41 +40,41 @@ SESSIONS: Final[tuple[Told, ...]] = (
         *("kiln-2", 7.0, "rui", "kiln-agent"),
         (
             said_by_user("I repaired the thermostat of K-2, please heat it to 900 degrees."),
-            _call("heat_kiln", kiln="K-2", temperature_c=900),
-            _error("heat_kiln", "K-2 is out of order: report M-5 is open"),
-            _call("close_report", report="M-5", remark="thermostat repaired"),
-            _result("close_report", report="M-5", state="closed"),
-            _call("heat_kiln", kiln="K-2", temperature_c=900),
-            _result("heat_kiln", kiln="K-2", temperature_c=900),
+            call("heat_kiln", kiln="K-2", temperature_c=900),
+            error("heat_kiln", "K-2 is out of order: report M-5 is open"),
+            call("close_report", report="M-5", remark="thermostat repaired"),
+            result("close_report", report="M-5", state="closed"),
+            call("heat_kiln", kiln="K-2", temperature_c=900),
+            result("heat_kiln", kiln="K-2", temperature_c=900),
             said_by_user("I live in Faro, by the way."),
         ),
     ),
     (
         *("shop-1", 5.0, None, "shop-agent"),
         (
-            _call("open_report", kiln="K-3", title="Door jams"),
-            _result("open_report", report="M-6", assignee="Lina Okafor"),
-            _call("print_labels", prefix="B"),
-            _result("print_labels", printed=36),
-            _call("buy_clay", item="white clay", supplier="Terra Nova", quantity=12),
-            _result("buy_clay", purchase="PU-9", total_eur=81.5, delivery="2026-12-04"),
+            call("open_report", kiln="K-3", title="Door jams"),
+            result("open_report", report="M-6", assignee="Lina Okafor"),
+            call("print_labels", prefix="B"),
+            result("print_labels", printed=36),
+            call("buy_clay", item="white clay", supplier="Terra Nova", quantity=12),
+            result("buy_clay", purchase="PU-9", total_eur=81.5, delivery="2026-12-04"),
         ),
     ),
     (
         *("kiln-3", 3.0, "olga", "kiln-agent"),
         (
             said_by_user("My locker is 23 now."),
-            _call("inspect_batch", batch="B-40"),
-            _result("inspect_batch", batch="B-40", pieces=48, broken_pieces=5),
+            call("inspect_batch", batch="B-40"),
+            result("inspect_batch", batch="B-40", pieces=48, broken_pieces=5),
         ),
     ),
     (
         *("night", 1.0, None, "shop-agent"),
         (
-            _call("sync_stock", to="warehouse"),
-            _error("sync_stock", "warehouse does not answer"),
-            _call("sync_stock", to="warehouse"),
-            _error("sync_stock", "warehouse does not answer"),
+            call("sync_stock", to="warehouse"),
+            error("sync_stock", "warehouse does not answer"),
+            call("sync_stock", to="warehouse"),
+            error("sync_stock", "warehouse does not answer"),
         ),
     ),
     (
@@ -94,10 +84,10 @@ SESSIONS: Final[tuple[Told, ...]] = (
                 "Please book me into the throwing course. And could you stop sending me flyers? "
                 "Text me on my phone instead. My new address is Harbour Road 8."
             ),
-            _call("book_place", course="throwing", day="Thursday"),
-            _error("book_place", "the throwing course is full on Thursday"),
-            _call("book_place", course="throwing", day="Friday"),
-            _result("book_place", place="PL-4", day="Friday", room="north"),
+            call("book_place", course="throwing", day="Thursday"),
+            error("book_place", "the throwing course is full on Thursday"),
+            call("book_place", course="throwing", day="Friday"),
+            result("book_place", place="PL-4", day="Friday", room="north"),
             said_by_agent("You are in on Friday. I will send you the list of tools tomorrow."),
         ),
     ),
@@ -105,24 +95,24 @@ SESSIONS: Final[tuple[Told, ...]] = (
         *("course-2", 0.6, "ines", "desk-agent"),
         (
             said_by_user("I cannot come on Friday, another day please."),
-            _call("book_place", course="throwing", day="Sunday"),
-            _result("book_place", place="PL-5", day="Sunday", room="south"),
+            call("book_place", course="throwing", day="Sunday"),
+            result("book_place", place="PL-5", day="Sunday", room="south"),
         ),
     ),
     (
         *("desk-1", 0.4, None, "desk-agent"),
         (
-            _call("set_fee", course="throwing", fee_eur=55),
-            _result("set_fee", course="throwing", fee_eur=55),
+            call("set_fee", course="throwing", fee_eur=55),
+            result("set_fee", course="throwing", fee_eur=55),
             (
                 "agent.decision",
                 {"text": "The fee goes from 48 to 55 because clay has become dearer"},
                 "",
             ),
-            _call("open_report", kiln="K-3", title="Door jams again"),
-            _result("open_report", report="M-7", assignee="Lina Okafor"),
-            _call("close_report", report="M-6", remark="goes on as M-7"),
-            _result("close_report", report="M-6", state="closed"),
+            call("open_report", kiln="K-3", title="Door jams again"),
+            result("open_report", report="M-7", assignee="Lina Okafor"),
+            call("close_report", report="M-6", remark="goes on as M-7"),
+            result("close_report", report="M-6", state="closed"),
         ),
     ),
     (
@@ -147,9 +137,7 @@ SESSIONS: Final[tuple[Told, ...]] = (
 
 @pytest.fixture(scope="module")
 def edition() -> Iterator[Edition]:
-    with own_edition("records") as edition:
-        edition.fill(events_of(SESSIONS, _NOW, "all"))
-        edition.run("consolidate")
+    with edition_of("records", SESSIONS, _NOW) as edition:
         yield edition
 
 

@@ -8,11 +8,12 @@ from typing import Any, Final
 
 import pytest
 
-from tests.bench.small import Edition, own_edition
+from tests.bench.small import Edition
 from tests.integration.ledger_of_sessions import (
     Step,
     Told,
-    events_of,
+    edition_of,
+    happened,
     said_by_agent,
     said_by_user,
 )
@@ -25,10 +26,6 @@ _NOW: Final = datetime.now(UTC).replace(hour=0, minute=30, second=0, microsecond
 def _calls(tool: str, result: Any = None, *, error: str = "", **arguments: Any) -> tuple[Step, ...]:
     outcome = {"error": error} if error else {"result": result}
     return ("tool.call", {"arguments": arguments}, tool), ("tool.result", outcome, tool)
-
-
-def _happened(kind: str, **fields: Any) -> Step:
-    return kind, fields, ""
 
 
 SESSIONS: Final[tuple[Told, ...]] = (
@@ -65,10 +62,10 @@ SESSIONS: Final[tuple[Told, ...]] = (
         *("soil-1", 9.0, "vera", "soil-agent"),
         (
             *_calls("start_trial", {"trial": "TRI-4"}, trial="TRI-4", mulch="bark", lime_kg=2),
-            _happened("trial.finished", trial="TRI-4", harvest_kg=31.5, minutes=95),
+            happened("trial.finished", trial="TRI-4", harvest_kg=31.5, minutes=95),
             *_calls("start_trial", {"trial": "TRI-5"}, trial="TRI-5", mulch="straw", lime_kg=2),
-            _happened("trial.finished", trial="TRI-5", harvest_kg=44.0, minutes=80),
-            _happened("agent.decision", decision="Give up bark mulch", reason="it feeds slugs"),
+            happened("trial.finished", trial="TRI-5", harvest_kg=44.0, minutes=80),
+            happened("agent.decision", decision="Give up bark mulch", reason="it feeds slugs"),
             said_by_agent("The soil acidity is 6.4, and worms are back."),
         ),
     ),
@@ -80,9 +77,9 @@ SESSIONS: Final[tuple[Told, ...]] = (
             *_calls("set_vent", {"greenhouse": "fern house", "target_celsius": 17}),
             *_calls("set_vent", {"greenhouse": "fern house", "target_celsius": 14}),
             *_calls("start_mower", error="blade blocked by twine", lawn="front"),
-            _happened("alarm.fired", alarm="LA-2", sensor="frost"),
-            _happened("alarm.fired", alarm="LA-3", sensor="wind"),
-            _happened("alarm.resolved", alarm="LA-2"),
+            happened("alarm.fired", alarm="LA-2", sensor="frost"),
+            happened("alarm.fired", alarm="LA-3", sensor="wind"),
+            happened("alarm.resolved", alarm="LA-2"),
         ),
     ),
     (
@@ -98,9 +95,7 @@ SESSIONS: Final[tuple[Told, ...]] = (
 
 @pytest.fixture(scope="module")
 def edition() -> Iterator[Edition]:
-    with own_edition("history") as edition:
-        edition.fill(events_of(SESSIONS, _NOW, "all"))
-        edition.run("consolidate")
+    with edition_of("history", SESSIONS, _NOW) as edition:
         yield edition
 
 
