@@ -24,10 +24,10 @@ from api.retrieval.personal import (
     wish_lines,
 )
 from api.retrieval.persons import (
-    THEMSELVES,
     WHO_ASKS,
     PersonAsked,
     Persons,
+    is_of_who_asks,
     known_of,
     stories_of_person,
     topic_of,
@@ -77,7 +77,7 @@ def profile_of(persons: Persons, question: PersonAsked, answer: StoryAnswer) -> 
         lines = profile_lines(person, NO_TOPIC) if is_all else []
         if lines and told.confidence < persons.threshold:
             return lines_answer(told.plan, lines)
-        return _with_lines(told, lines) if lines and _is_of_who_asks(question) else told
+        return _with_lines(told, lines) if lines and is_of_who_asks(question.asking.query) else told
     is_called_so = not person.names.isdisjoint(map(canonical_name, terms.identifiers))
     if not (is_told or question.asking.intent or is_called_so):
         return answer  # records of something else
@@ -123,11 +123,6 @@ def _with_lines(answer: StoryAnswer, lines: Sequence[Line]) -> StoryAnswer:
     return _ordered(_valued(answer, lines), list(dict.fromkeys([*front, *answer.order])))
 
 
-def _is_of_who_asks(question: PersonAsked) -> bool:
-    """Whether a question asks about whoever puts it, in so many words."""
-    return not THEMSELVES.isdisjoint(words_in(question.asking.query.lower()))
-
-
 def stated_by_fact(persons: Persons, question: PersonAsked, answer: StoryAnswer) -> StoryAnswer:
     """What a fact of whom it is asked about says, where it says all of it and no act answers.
 
@@ -135,7 +130,7 @@ def stated_by_fact(persons: Persons, question: PersonAsked, answer: StoryAnswer)
     "who is my deputy?" asks for no act, and never for who asks.
     """
     query = question.asking.query
-    of_who_asks = _is_of_who_asks(question)
+    of_who_asks = is_of_who_asks(question.asking.query)
     is_known = answer.decides and answer.confidence >= persons.threshold and not of_who_asks
     has_actor = of_who_asks and question.plan.operator is Operator.ACTOR
     has_value = answer.value is not None and not has_actor

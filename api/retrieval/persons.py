@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import tzinfo
 from typing import Final, NamedTuple, Protocol, TypeVar
@@ -52,8 +53,13 @@ WHO_ASKS: Final = word_set(
     "caller person"
 )
 """Words for somebody who is not named: whose session it is."""
-THEMSELVES: Final = word_set("i me my mine we us our ours")
+_THEMSELVES: Final = word_set("i me my mine we us our ours")
 """By which whoever asks speaks of themselves."""
+_TO_ME: Final = re.compile(
+    r"\b(?:give|tell|show|remind|let|brief|catch|fill|bring|get|find|send|help)\s+(?:me|us)\b",
+    re.IGNORECASE,
+)
+"""To whom something shall be told, which says nothing of whom it is about."""
 _UNNAMED: Final = (Operator.PERSONALIZE, Operator.PREFERENCE)
 """Operators that are about whoever asks, where nobody is named."""
 T = TypeVar("T")
@@ -197,7 +203,7 @@ def meant_by(persons: Persons, question: PersonAsked) -> list[EntityName]:
     """
     query = question.asking.query
     reads, words = persons.reads, set(words_in(query.lower()))
-    naming = words if words.isdisjoint(THEMSELVES) else set(words_in(_as_names(query).lower()))
+    naming = set(words_in(_as_names(query).lower())) if is_of_who_asks(query) else words
     ids = [seed.entity_id for seed in persons.seeds[:MAX_MEANT]]
     user_id = persons.scope.user_id
     own_id = None if user_id is None else user_entity_id(persons.scope.tenant, user_id)
@@ -219,9 +225,14 @@ def meant_by(persons: Persons, question: PersonAsked) -> list[EntityName]:
     return best[1]
 
 
+def is_of_who_asks(query: str) -> bool:
+    """Whether a question speaks of whoever puts it, in so many words."""
+    return not _THEMSELVES.isdisjoint(words_in(_TO_ME.sub(" ", query).lower()))
+
+
 def _as_names(query: str) -> str:
     """The words of a question that are written as names or identifiers."""
-    _, *words = words_in(query)
+    _, *words = (word.strip(".,;:?!'\"()") for word in query.split())
     return " ".join(word for word in words if not word.islower() or not word.isalpha())
 
 

@@ -201,5 +201,6 @@ def _value(
     if plan.operator is Operator.ACTOR:
         return actor_of(stories, features, plan, int(order[0]))
     if plan.operator is Operator.PROFILE and features.profile:
-        return [f"{relation_words(one.relation)} {one.value}" for one in features.profile]
+        lines = (f"{relation_words(one.relation)} {one.value}" for one in features.profile)
+        return list(dict.fromkeys(lines))
     return None

@@ -20,7 +20,7 @@ from tests.integration.ledger_of_sessions import (
 
 pytestmark = pytest.mark.integration
 
-_NOW: Final = datetime.now(UTC).replace(hour=0, minute=30, second=0, microsecond=0)
+_NOW: Final = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 def _calls(tool: str, result: Any = None, *, error: str = "", **arguments: Any) -> tuple[Step, ...]:

@@ -78,7 +78,7 @@ SESSIONS: Final[tuple[Told, ...]] = (
         ),
     ),
     (
-        *("course-1", 0.8, "ines", "desk-agent"),
+        *("course-1", 2.8, "ines", "desk-agent"),
         (
             said_by_user(
                 "Please book me into the throwing course. And could you stop sending me flyers? "
@@ -92,7 +92,7 @@ SESSIONS: Final[tuple[Told, ...]] = (
         ),
     ),
     (
-        *("course-2", 0.6, "ines", "desk-agent"),
+        *("course-2", 2.6, "ines", "desk-agent"),
         (
             said_by_user("I cannot come on Friday, another day please."),
             call("book_place", course="throwing", day="Sunday"),
@@ -100,7 +100,7 @@ SESSIONS: Final[tuple[Told, ...]] = (
         ),
     ),
     (
-        *("desk-1", 0.4, None, "desk-agent"),
+        *("desk-1", 2.4, None, "desk-agent"),
         (
             call("set_fee", course="throwing", fee_eur=55),
             result("set_fee", course="throwing", fee_eur=55),
@@ -116,7 +116,7 @@ SESSIONS: Final[tuple[Told, ...]] = (
         ),
     ),
     (
-        *("orders-1", 0.3, None, "desk-agent"),
+        *("orders-1", 2.3, None, "desk-agent"),
         (
             ("order.sent", {"order": "OR-4", "channel": "email"}, ""),
             ("order.bounced", {"order": "OR-4", "reason": "mailbox full"}, ""),
@@ -126,7 +126,7 @@ SESSIONS: Final[tuple[Told, ...]] = (
         ),
     ),
     (
-        *("yard-1", 0.2, "rui", "desk-agent"),
+        *("yard-1", 2.2, "rui", "desk-agent"),
         (
             said_by_agent("The wheel W-9 stands in the yard. Who moved it?"),
             said_by_user("Lina did, on Monday."),
@@ -158,7 +158,7 @@ def edition() -> Iterator[Edition]:
         ("How many pieces of B-40 are broken?", 5),
         ("What was Olga's locker before?", "17"),
         ("What is Olga's locker now?", "23"),
-        ("Which sessions had failures?", ["kiln-1", "kiln-2", "night", "course-1", "orders-1"]),
+        ("Which sessions had failures?", ["kiln-1", "kiln-2", "course-1", "orders-1", "night"]),
         ("How many sessions had failures?", 5),
         ("Which users had failures?", ["olga", "rui", "ines"]),
         ("Which agent failed most often?", "kiln-agent"),
