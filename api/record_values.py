@@ -19,6 +19,7 @@ from api.record_fields import (
     is_record_of,
     of_meant_row,
     said_by,
+    summary_of,
 )
 from api.record_history import has_failed, is_former, is_known_first
 from api.record_numbers import AMOUNT, how_many, how_much, lasted, measured
@@ -137,6 +138,8 @@ def _asked_by_name(plan: Plan, evidence: list[str], shown: Shown) -> Value | Non
     if asks_for_more(plan):
         return None  # the first of several need not be it
     if match := _WHICH.match(plan.timeless):  # of several, "which films", none is the answer
+        if (whole := _says_all(plan, shown)) is not None:
+            return whole
         noun = _noun(match)
         words = frozenset(map(meaning, words_in(noun.lower())))
         told = [*fields]
@@ -154,6 +157,18 @@ def _asked_by_name(plan: Plan, evidence: list[str], shown: Shown) -> Value | Non
         field = called(meanings(match["attribute"]), fields, plan)
         return as_it_is_asked(field, plan, shown) or _said_to_be(plan, shown)
     return how_many(plan, evidence, shown)
+
+
+def _says_all(plan: Plan, shown: Shown) -> Value | None:
+    """What failed and says each word of a question: "no courier drives on Mondays".
+
+    A field of what did not fail would claim the opposite.
+    """
+    question = telling_stems_of(plan.timeless)
+    for node in islice(shown.events.values(), FIRST_EVENTS):
+        if has_failed(node) and question <= stems_of(text := said_by(node, shown)):
+            return Value(summary_of(node) or text, [node.node_id])
+    return None
 
 
 _IS: Final = (
@@ -230,6 +245,11 @@ def _only_date(plan: Plan, evidence: list[str], shown: Shown) -> Field | None:
         if is_record_of(node, identifiers[0], shown) and not has_failed(node)
     ]
     first = [] if identifiers else with_outcome(evidence, shown)
+    question = telling_stems_of(plan.timeless)
+    if first and question.isdisjoint(
+        one for node in first for one in stems_of(said_by(node, shown))
+    ):
+        return None  # it is of something else
     about += saying_as_much(first[0], plan, shown) if first and plan.ahead else ()
     about.sort(key=lambda node: node.provenance.occurred_at or "", reverse=True)
     for node in (*about, *first):

@@ -249,6 +249,18 @@ def test_a_reason_that_was_given_is_told(edition: Edition, question: str) -> Non
     assert "because clay has become dearer" in told
 
 
+def test_what_failed_and_says_it_is_told_before_a_field_of_what_worked(edition: Edition) -> None:
+    document = edition.ask("Which throwing course is full on Thursday?", user_id="*")
+    assert document["answer"]["value"] == (
+        "book_place failed: the throwing course is full on Thursday"
+    )
+
+
+def test_a_day_in_a_record_of_something_else_is_no_answer(edition: Edition) -> None:
+    value = edition.ask("When does the exhibition end?", user_id="ines")["answer"]["value"]
+    assert value not in ("Friday", "Sunday", "Thursday")
+
+
 def test_the_failure_that_is_named_is_explained(edition: Edition) -> None:
     told = edition.ask("Why did PY-1 fail?", user_id="*")["answer"]["value"]
     assert told.startswith("payment.failed: card expired; order: OR-4; payment: PY-1")
