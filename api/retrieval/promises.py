@@ -16,7 +16,7 @@ _WILL: Final = re.compile(
 )
 """Somebody says what they themselves will do."""
 _AHEAD: Final = (
-    r"(?=[^.!?]*\b(?:after|before|by|until|tomorrow|tonight|within|once|as\s+soon\s+as|"
+    r"(?=[^.!?]{0,120}\b(?:after|before|by|until|tomorrow|tonight|within|once|as\s+soon\s+as|"
     r"next\s+(?:week|month|time)|on\s+[a-z]+day)\b)"
 )
 """A time ahead, or a condition, is named behind it."""
