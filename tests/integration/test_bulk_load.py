@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -147,13 +148,17 @@ def test_it_holds_what_the_ledger_says_and_what_arrived_meanwhile(services: Serv
 def test_a_folding_process_that_ends_is_an_error_and_leaves_nobody(services: Services) -> None:
     killed: list[int] = []
 
-    def kill(done: int, total: int | None, what: str) -> None:
-        if not killed and (pids := folding(os.getpid())):
-            killed.extend(pids)
-            os.kill(pids[0], signal.SIGKILL)
+    def kill() -> None:
+        while not (pids := folding(os.getpid())):
+            time.sleep(0.01)
+        os.kill(pids[0], signal.SIGKILL)  # it has hardly begun
+        killed.extend(pids)
 
+    killer = threading.Thread(target=kill, daemon=True)
+    killer.start()
     with pytest.raises(OperationFailed, match="ended without a result"):
-        fill(services, progress=kill)
+        fill(services)
+    killer.join(timeout=60)
     assert killed
     assert not folding(os.getpid())
     assert "green" not in names(services)
