@@ -17,9 +17,9 @@ from api.record_fields import (
     said_by,
     summary_of,
 )
-from api.record_history import is_settled
+from api.record_history import settled
 from api.retrieval.plan import Plan
-from api.schemas import Answer, Node
+from api.schemas import Answer
 from enrichment.stems import stem_in, telling_stems_of
 from enrichment.vocabulary import word_set
 
@@ -101,7 +101,7 @@ def _told_of(name: str, names: Sequence[str], shown: Shown) -> list[Field]:
     others = set(names) - {name}
     nodes = [
         node
-        for node in _settled(shown)
+        for node in settled(shown)
         if any(field.value.lower() == name for field in fields_of(node, shown))
         and not any(other in said_by(node, shown).lower() for other in others)
     ]
@@ -114,10 +114,6 @@ def _told_of(name: str, names: Sequence[str], shown: Shown) -> list[Field]:
     nodes.sort(key=lambda node: node.provenance.occurred_at or "", reverse=True)
     fields = (field for node in nodes for field in fields_of(node, shown))
     return [field for field in fields if field.value.lower() != name]
-
-
-def _settled(shown: Shown) -> Iterator[Node]:
-    return (node for node in shown.events.values() if is_settled(node, shown))
 
 
 def _alike(evidence: Sequence[str], shown: Shown) -> Answer | None:
@@ -163,7 +159,7 @@ def foremost(plan: Plan, shown: Shown) -> Answer | None:
     noun = frozenset((stem_in(match["noun"].lower()),)) if match else frozenset()
     numbered = [
         (number, name, node.node_id)
-        for node in _settled(shown)
+        for node in settled(shown)
         for name, number in _measured(fields_of(node, shown), noun, wanted)
     ]
     if len({name for _, name, _ in numbered}) < _AT_LEAST:

@@ -8,7 +8,7 @@ value that was another one.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Final, NamedTuple
 
@@ -186,9 +186,10 @@ def _states(node: Node, outcome: Node | None) -> bool:
     return kind != EventKind.CALL or (outcome is not None and not has_failed(outcome))
 
 
-def is_settled(node: Node, shown: Shown) -> bool:
-    """Whether an event states what is, or was: of a call what it asked for, where it worked."""
-    return _states(node, outcomes_of(shown.events).get(node.node_id))
+def settled(shown: Shown) -> Iterator[Node]:
+    """The events that state what is, or was: of a call what it asked for, where it worked."""
+    outcomes = outcomes_of(shown.events)
+    return (node for node in shown.events.values() if _states(node, outcomes.get(node.node_id)))
 
 
 def _at(node: Node) -> str:

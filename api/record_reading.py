@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -97,8 +97,7 @@ def saying_as_much(first: Node, plan: Plan, shown: Shown) -> Iterator[Node]:
     told = telling_stems_of(plan.timeless) & stems_of(said_by(first, shown))
     outcomes = outcomes_of(shown.events)
     for node in islice(shown.events.values(), FIRST_EVENTS):
-        failed = has_failed(node) or has_failed(outcomes.get(node.node_id, node))
-        if not failed and told <= stems_of(said_by(node, shown)):
+        if _worked(node, outcomes) and told <= stems_of(said_by(node, shown)):
             yield node
 
 
@@ -129,12 +128,14 @@ def asked_records(plan: Plan, evidence: list[str], shown: Shown) -> Iterator[Nod
         about = []
     met: set[str] = set()
     for node in (first, *(same if first.attributes.get("tool_name") else ()), *about):
-        outcome = outcomes.get(node.node_id, node)
-        if node.node_id not in met and (
-            plan.failed or not (has_failed(node) or has_failed(outcome))
-        ):
+        if node.node_id not in met and (plan.failed or _worked(node, outcomes)):
             yield node
         met.add(node.node_id)
+
+
+def _worked(node: Node, outcomes: Mapping[str, Node]) -> bool:
+    """Whether neither an event nor what came of it is a failure."""
+    return not (has_failed(node) or has_failed(outcomes.get(node.node_id, node)))
 
 
 def with_outcome(evidence: list[str], shown: Shown) -> list[Node]:

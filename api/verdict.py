@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from api.comparisons import compared, foremost
 from api.record_fields import Shown, fields_of, said_by, summary_of
+from api.record_history import has_failed
 from api.record_numbers import counted
 from api.record_values import brought_up_to_date, each_of, value_of
 from api.retrieval.intent import PERSONAL
@@ -19,7 +20,7 @@ from api.retrieval.promises import promised_in
 from api.retrieval.story_result import StoryAnswer
 from api.schemas import Answer, AtlasResponse, Edge, Node, PlanReport
 from api.spoken_answers import is_said, said_first, said_time
-from enrichment.event_kinds import FAILED, EventKind
+from enrichment.event_kinds import EventKind
 from enrichment.stems import stem_in
 from enrichment.vocabulary import STOP_WORDS
 from projections.events import timestamp_text
@@ -171,7 +172,7 @@ def _with_causes(
 def _behind(head: Node, events: Mapping[str, Node], edges: Sequence[Edge]) -> list[Node]:
     """The nearest failure that led to an event, and the first change of all that did."""
     causes = list(_causes(head.node_id, events, edges))
-    failures = [node for node in causes if node.attributes.get("status") in FAILED]
+    failures = [node for node in causes if has_failed(node)]
     changes = [
         node
         for node in causes
@@ -196,8 +197,8 @@ def _may_be_behind(change: Node, head: Node) -> bool:
 
 def _marks(text: str) -> set[str]:
     """The words of a text that say something: identifiers whole, of others their stems."""
-    words = (word.strip(".,;:?!'\"()").lower() for word in text.split())
-    return {stem_in(one) if one.isalpha() else one for one in words} - STOP_WORDS
+    words = {word.strip(".,;:?!'\"()").lower() for word in text.split()} - STOP_WORDS
+    return {stem_in(word) if word.isalpha() else word for word in words}
 
 
 def _causes(head: str, events: Mapping[str, Node], edges: Sequence[Edge]) -> Iterator[Node]:

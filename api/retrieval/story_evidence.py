@@ -358,8 +358,8 @@ def _reasons(around: _Around) -> list[int]:
     by_person = [place for place in before if stories.person[place]]
     holding = [place for place in before if stories.holds[place].any()]
     returned = [place for place in before if roles.worked[place]]
-    happened_to = [place for place in holding if roles.other[place] or stories.failed[place]]
-    about = [place for place in returned if place in holding] or happened_to or returned
+    others = [place for place in holding if roles.other[place] or stories.failed[place]]
+    about = [place for place in returned if place in holding] or others or returned
     naming = [place for place in by_person if place in holding]
     return [start, *by_person[:1], *about[:1], *naming[-1:]]
 

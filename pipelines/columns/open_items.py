@@ -145,7 +145,6 @@ class _Opening:
         self._session: Callable[[int], int] = self._events.table["session"].item
         self._steps = list(self._all_steps())
         self._keys = [self._keys_of(step) for step in self._steps]
-        self._acted_on = [self._keys_of(step, least=1.0) for step in self._steps]
         self._holding = Counter(key for held in self._keys for key in held)
         self._left = _Left()
 
@@ -254,7 +253,7 @@ class _Opening:
         """The place of what a step closes."""
         step, held = self._steps[place], self._keys[place]
         best: tuple[bool, float, int] | None = None
-        acted_on = self._acted_on[place]
+        acted_on = self._keys_of(step, least=1.0)
         session = self._session(step.row)
         for other in self._left.sharing(held) | self._left.of_session(session):
             opened, of_other = self._steps[other], self._keys[other]
