@@ -43,6 +43,9 @@ _NUMBER: Final = re.compile(r"\d{1,15}")
 _COUNTS: Final = frozenset(("count", "quantity", "qty"))
 """Names of fields that say how many of what the record is about."""
 
+_PEOPLE: Final = word_set("people persons guests attendees participants visitors passengers pax")
+"""Names of fields that say how many people there are."""
+
 
 def counted(story: StoryAnswer, shown: Shown) -> Value:
     """How many, as the outcomes of what is counted say, where each of them does.
@@ -94,6 +97,8 @@ def _number(plan: Plan, fields: Iterable[Field]) -> Field | None:
     It is called in the same form: `order: 4711` says of no number of orders.
     """
     asked_for = _COUNTS.union(words_in(plan.timeless.lower()))
+    if not asked_for.isdisjoint(_PEOPLE):
+        asked_for |= _PEOPLE
     numbers = [
         field
         for field in fields

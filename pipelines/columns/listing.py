@@ -255,6 +255,15 @@ def failures(view: View) -> Bits:
     return numpy.asarray(of_kind | numpy.isin(table["status"], statuses))
 
 
+def identifiers_of(view: View, rows: Iterable[int], least: float = 0.0) -> frozenset[str]:
+    """Names with a digit that events mention; with 1 what a call acts on."""
+    entities, mentions = view.tenant.entities.all, view.tenant.mentions
+    mentioned = (one for row in rows for one in mentions.targets(row))
+    targets = {target for target, score in mentioned if score >= least}
+    names = (entities[target].canonical_name or "" for target in targets)
+    return frozenset(name for name in names if any(map(str.isdigit, name)))
+
+
 def in_windows(view: View, windows: Iterable[tuple[int, int]]) -> Bits:
     """Of each event whether it occurred in one of some stretches of time."""
     at_ms = view.tenant.events.table["occurred_ms"]

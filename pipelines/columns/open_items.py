@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy
@@ -28,7 +28,13 @@ import numpy
 from enrichment.event_kinds import EventKind
 from enrichment.stems import stem, stem_in, stems_of, words_in
 from enrichment.vocabulary import READ_VERBS, word_set
-from pipelines.columns.listing import different, failures, in_windows, numbers_of_kinds
+from pipelines.columns.listing import (
+    different,
+    failures,
+    identifiers_of,
+    in_windows,
+    numbers_of_kinds,
+)
 from pipelines.columns.records import OpenAsked, OpenThings
 from pipelines.columns.tables import NOBODY, Array, Bits
 from pipelines.columns.view import View
@@ -234,20 +240,14 @@ class _Opening:
     def _telling(self, step: _Step) -> int:
         """The row that says which thing it is: the outcome of a call, where that alone says it."""
         outcome, *call = step.rows
-        return outcome if call and self._names((outcome,)) - self._names(call) else step.row
+        told, asked_for = (identifiers_of(self._view, rows) for rows in ((outcome,), call))
+        return outcome if call and told - asked_for else step.row
 
     # -- which thing -------------------------------------------------------------------------------
 
     def _keys_of(self, step: _Step, least: float = 0.0) -> frozenset[str]:
-        """Names with a digit that the events of a step mention; with 1 what its call acts on."""
-        return self._names(step.rows, least)
-
-    def _names(self, rows: Iterable[int], least: float = 0.0) -> frozenset[str]:
-        entities, mentions = self._view.tenant.entities.all, self._view.tenant.mentions
-        mentioned = (one for row in rows for one in mentions.targets(row))
-        targets = {target for target, score in mentioned if score >= least}
-        names = (entities[target].canonical_name or "" for target in targets)
-        return frozenset(name for name in names if any(map(str.isdigit, name)))
+        """The identifiers that the events of a step mention; with 1 those that its call acts on."""
+        return identifiers_of(self._view, step.rows, least)
 
     def _closes(self, place: int) -> int | None:
         """The place of what a step closes."""

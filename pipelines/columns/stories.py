@@ -27,6 +27,7 @@ from pipelines.columns.listing import (
     assistants,
     failures,
     holding,
+    identifiers_of,
     in_windows,
     numbers_of_kinds,
     who,
@@ -285,7 +286,8 @@ class _Telling:
         """Of each event whether what it names was done for the same user, later.
 
         Tools that do something are called by its object: that the spare part will be posted is
-        fulfilled by `ship_spare_part` that worked.
+        fulfilled by `ship_spare_part` that worked. Where one is called by what it does alone, the
+        identifier of what it was done to tells: that T-7 will be closed, by `tickets.close`.
         """
         table, texts = self._events.table, self._events.texts
         fulfilled = numpy.zeros(len(rows), dtype=bool)
@@ -303,12 +305,25 @@ class _Telling:
             # `ship_part` makes a promise of a part good, `model.deploy` one that says to deploy it
             by_object = any(word != first_word(name) for word in objects_of(name))
             named = texts.counts(sorted(words - verbs if by_object else words), rows) > 0
+            by_tool = named.all(axis=1) & named.any(axis=1)
+            by_verb = (texts.counts(sorted(verbs), rows) > 0).all(axis=1)
             done = acts[table["tool"][acts] == tool]
-            for place in numpy.flatnonzero(named.all(axis=1) & named.any(axis=1)).tolist():
+            for place in numpy.flatnonzero((by_tool | by_verb) & ~fulfilled).tolist():
                 same = done[table["user"][done] == users[place]]
-                later = table["occurred_ms"][same] > at_ms[place]
-                fulfilled[place] |= bool(later.any())
+                later = same[table["occurred_ms"][same] > at_ms[place]].tolist()
+                fulfilled[place] = bool(later) and (
+                    bool(by_tool[place]) or self._is_of_same(int(rows[place]), later)
+                )
         return fulfilled
+
+    def _is_of_same(self, row: int, acts: Sequence[int]) -> bool:
+        """Whether some acts were done to all that an event names by an identifier."""
+        named = identifiers_of(self._view, (row,))
+        if not named:
+            return False
+        before = self._events.table.whole("previous").item
+        calls = [call for act in acts if (call := before(act)) != NOBODY]
+        return named <= identifiers_of(self._view, [*acts, *calls])
 
     def _theirs(self, rows: Rows, spoken: Bits) -> Bits:
         """Which events are of the users of those who were named."""

@@ -19,7 +19,7 @@ from pipelines.columns.tenant import EDGE_PROPERTIES, NODE_PROPERTIES, Tenant
 from pipelines.columns.view import View
 from pipelines.graph.reads.scope import Scope, Within
 from pipelines.graph.rows import FoundEdge, FoundNode
-from projections.schema import EVENT, LINKED_TO, SUMMARIZES, SUMMARY, EdgeRow
+from projections.schema import ENTITY, EVENT, LINKED_TO, SUMMARIZES, SUMMARY, EdgeRow
 
 TENANT = "acme"
 MINUTE_MS = 60_000
@@ -286,6 +286,26 @@ def test_what_an_agent_said_is_fulfilled_by_what_is_done_for_the_same_user_later
     stories = told(tenant, "ann", hits=["e0", "e2"], by_promise=True)
     assert by_id(stories, "fulfilled") == {"e0": fulfilled, "e2": False}
     assert not any(told(tenant, "ann", hits=["e0"]).fulfilled)
+
+
+@pytest.mark.parametrize(
+    ("tool", "done_to", "fulfilled"),
+    [("trials.stop", "ab-5", True), ("trials.stop", "ab-6", False), ("trials.copy", "ab-5", False)],
+)
+def test_what_is_done_to_what_a_promise_names_fulfils_it(
+    tool: str, done_to: str, *, fulfilled: bool
+) -> None:
+    result = {"kind": "result", "tool_name": tool, "user_id": "ann", "status": "completed"}
+    tenant = made(
+        {"text": "i will stop that one on friday", "user_id": "ann"}, result | {"session_id": "t"}
+    )
+    for event, name in (("e0", "ab-5"), ("e1", done_to)):
+        values = dict.fromkeys(ENTITY_PROPERTIES) | {"canonical_name": name}
+        tenant.set_node(ENTITY.label, name, FoundNode((TENANT, name), True, values, False))
+        row = tenant.events.rows[event]
+        tenant.mentions.add(Edge(row, tenant.entities.rows[name], 1.0, False))
+    told_of = told(tenant, "ann", hits=["e0"], by_promise=True)
+    assert by_id(told_of, "fulfilled") == {"e0": fulfilled}
 
 
 def test_what_an_agent_may_have_promised_is_told_without_being_found() -> None:
