@@ -35,7 +35,9 @@ _LESS_IS_BETTER: Final = frozenset(
     map(stem_in, word_set("loss error cost price latency delay time duration fee"))
 )
 _DURATION: Final = frozenset(("duration",))
-_AMOUNT: Final = frozenset(map(stem_in, word_set("amount price cost total fee sum fare premium rate rent")))
+_AMOUNT: Final = frozenset(
+    map(stem_in, word_set("amount price cost total fee sum fare premium rate rent"))
+)
 _BY_ADJECTIVE: Final = {
     word: (names, least)
     for words, names, least in (

@@ -265,7 +265,11 @@ def _who(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
     named = _of_what(plan, evidence, shown, marks=_BY, form=_NAMED)
     if named is not None:
         return Value(named.value, [named.node_id, *evidence])
-    return _said_by_a_person(plan, shown) or _by_role(plan, evidence, shown)
+    return (
+        _said_by_a_person(plan, shown)
+        or _by_role(plan, evidence, shown)
+        or _agreed(plan, evidence, shown)
+    )
 
 
 def _of_what(
@@ -324,6 +328,61 @@ def _by_role(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
         if len({field.value for field in who}) == 1 and _NAMED.fullmatch(who[0].value):
             return Value(who[0].value, [node.node_id, *evidence])
     return None
+
+
+_AGREEING: Final = frozenset(
+    stem_in(word)
+    for word in word_set(
+        "approve authorise authorize sign cosign countersign grant allow permit clear okay waive "
+        "release accept agree endorse consent confirm declare override vouch sanction certify"
+    )
+)
+"""To say yes to what was refused without it."""
+
+_AGREED: Final = _BY | word_set("signatory approver")
+_NAMES: Final = word_set("name login user email handle")
+_NOBODY: Final = word_set(
+    "order number error door server folder letter color carrier container provider parameter "
+    "customer user owner member buyer passenger caller reporter author holder"
+)
+"""Ends as a word for who decides does, and means a thing, or whom it is decided for."""
+_CALLED: Final = re.compile(r"(?=.*[^\W\d_]{2})[^\d]{2,60}")
+"""A name has no digit."""
+
+
+def _agreed(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
+    """Who said yes, by what a tool returned between a refusal and what then went through.
+
+    The outcome of another tool, in the session of the first event, names one person: `granted_by`,
+    `signatory`, or a role such as `approver`.
+    """
+    first = shown.events.get(evidence[0]) if evidence else None
+    if first is None or _AGREEING.isdisjoint(stems_of(plan.topic.replace("-", ""))):
+        return None
+    session = first.provenance.session_id
+    told = [node for node in shown.events.values() if node.provenance.session_id == session]
+    refusing = {node.attributes.get("tool_name") for node in told if has_failed(node)}
+    for node in told:
+        tool = node.attributes.get("tool_name")
+        if node.attributes.get("kind") != EventKind.RESULT or tool in refusing or has_failed(node):
+            continue
+        who = {
+            field.value
+            for field in fields_of(node, shown)
+            if _says_who(field) and _CALLED.fullmatch(field.value)
+        }
+        if refusing and len(who) == 1:
+            return Value(who.pop(), [node.node_id, *evidence])
+    return None
+
+
+def _says_who(field: Field) -> bool:
+    """Whether a field names a person, by its name or by that of the record that it stands in."""
+    within = words_in(field.row[0].lower()) if field.row and field.words[-1] in _NAMES else []
+    return any(
+        word in _AGREED or (_WHOEVER.fullmatch(word) is not None and word not in _NOBODY)
+        for word in (field.words[-1], *within[-1:])
+    )
 
 
 def _said_by_a_person(plan: Plan, shown: Shown) -> Value | None:

@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from api.retrieval.plan_phrases import ROWS
+from api.retrieval.question_forms import likely, topic_in
 from api.retrieval.query_terms import MAX_SEARCHED_CHARACTERS
 from api.retrieval.time_spans import TimeSpan
 from api.retrieval.time_windows import Window, exact_windows
@@ -127,6 +128,10 @@ class _Row(NamedTuple):
     pattern: re.Pattern[str]
 
 
+_DECIDES: Final = 1.15
+"""Strength of a row that decides alone."""
+_LIKELY: Final = ((0.0, 0.3), (0.95, 0.35), (1.0, 0.5), (_DECIDES, 0.65))
+"""How likely what was learned must be to count, against a row of less than that strength."""
 _GAP: Final = re.compile(r"\.\*\??")
 
 
@@ -227,15 +232,14 @@ def plan_of(
     spans = exact_windows(text, now_ms, zone, day_ms=day_ms)
     quoted = _quoted(text)
     timeless = _timeless(text, spans)
-    row, confidence = _asked(text, timeless, has_time=bool(spans), besides=besides)
-    operator = Operator.SEARCH if row is None else row.operator
-    if row is None and quoted:
+    operator, confidence = _asked(text, timeless, has_time=bool(spans), besides=besides)
+    if confidence == 0 and quoted:
         operator, confidence = Operator.SIMILAR, 0.8
     if operator is Operator.SUMMARY and spans and not _SESSION.search(text):
         operator = Operator.WINDOW  # of a day: what happened on it
         left = _without(timeless, Operator.SUMMARY).strip(" ?.!,:;")
         timeless = left or WHAT_HAPPENED
-    lasting = operator is Operator.TIME and _LASTING.match(text) is not None
+    lasting = operator in _OF_LENGTH and _LASTING.match(text) is not None
     if lasting and _SOLVING.search(text):
         operator, timeless = Operator.LESSON, _topic(text, timeless, operator)
     return Plan(
@@ -259,13 +263,18 @@ def plan_of(
 
 _WITHOUT_TIME: Final = (Operator.OPEN, Operator.FAILURES)
 """Operators that are asked for in whole sentences, to which a time may be added."""
+_OF_LENGTH: Final = (Operator.TIME, Operator.LESSON)
 _OF_A_TIME: Final = (Operator.WINDOW, Operator.VALUE_AT)
 
 
 def _asked(
     text: str, timeless: str, *, has_time: bool, besides: frozenset[Operator]
-) -> tuple[_Row | None, float]:
-    """The strongest row that matches, and how sure it is."""
+) -> tuple[Operator, float]:
+    """The operator that is asked for, and how sure it is; 0: nothing is understood.
+
+    A row that says so in so many words decides. Otherwise all that match, and the words, are
+    weighed by what was learned from phrasings: a row that matches part of a question may mislead.
+    """
     best: _Row | None = None
     for row in _TABLE:
         if row.operator in besides or (row.operator in _OF_A_TIME and not has_time):
@@ -273,7 +282,29 @@ def _asked(
         whole = timeless if row.operator in _WITHOUT_TIME else text
         if (best is None or row.strength > best.strength) and row.pattern.search(whole):
             best = row
-    return best, 0.0 if best is None else min(1.0, best.strength)
+    if best is not None and best.strength >= _DECIDES:
+        return best.operator, min(1.0, best.strength)
+    shares = {
+        operator: share
+        for name, share in likely(text, rows_matching(text)).items()
+        if (operator := Operator(name)) not in besides and (has_time or operator not in _OF_A_TIME)
+    }
+    learned = max(shares, key=shares.__getitem__)
+    strength = 0.0 if best is None else best.strength
+    least = next(share for bound, share in _LIKELY if strength <= bound)
+    is_row = best is not None and (learned in (best.operator, Operator.SEARCH))
+    if shares[learned] >= least and not is_row:
+        return learned, 0.0 if learned is Operator.SEARCH else shares[learned]
+    return (Operator.SEARCH, 0.0) if best is None else (best.operator, min(1.0, best.strength))
+
+
+def rows_matching(text: str) -> dict[str, float]:
+    """The strength of the strongest row of each operator that a question matches."""
+    strengths: dict[str, float] = {}
+    for row in _TABLE:
+        if row.strength > strengths.get(row.operator, 0.0) and row.pattern.search(text):
+            strengths[row.operator] = row.strength
+    return strengths
 
 
 def _timeless(text: str, spans: tuple[Window, ...]) -> str:
@@ -288,6 +319,8 @@ def _timeless(text: str, spans: tuple[Window, ...]) -> str:
 def _topic(text: str, timeless: str, operator: Operator) -> str:
     """The text without what says how it is asked, and without what says when."""
     left = _without(timeless, operator)
+    if left == timeless and operator is not Operator.SEARCH:  # no row told how it is asked
+        left = topic_in(timeless)
     if operator is Operator.VALUE_BEFORE:
         left = _AT_THE_END.sub("", left)
     for chosen in (left, timeless, text):

@@ -75,6 +75,32 @@ def test_a_value_is_read_from_the_record_that_is_meant(
     assert read(question, shown((node("one"), text))) == value
 
 
+@pytest.mark.parametrize(
+    ("question", "said", "who"),
+    [
+        ("Who approved the lift of crate C-7?", "granted_by: Ines Tobin\nkey: K-4", "Ines Tobin"),
+        ("Who signed off the lift of C-7?", "signatory.login: ines\nsignatory.level: 2", "ines"),
+        ("Who cleared the lift of C-7?", "dispatcher: Ines Tobin\norder: lift", "Ines Tobin"),
+        ("Who painted crate C-7?", "granted_by: Ines Tobin", None),
+        ("Who approved the lift of C-7?", "carrier: Slow Boats\nletter: sent", None),
+        ("Who approved the lift of C-7?", "owner: Ines", None),
+    ],
+)
+def test_who_said_yes_is_named_by_what_was_asked_after_a_refusal(
+    question: str, said: str, who: str | None
+) -> None:
+    of_session = partly(NodeProvenance, session_id="s", occurred_at=NEVER)
+    told = (
+        (node("done", tool="lift"), "crate: C-7\nstate: lifted"),
+        (node("refused", kind="failure", tool="lift", status="failed"), "too heavy"),
+        (node("asked", tool="ask"), said),
+    )
+    assert read(question, shown(*told)) is None  # each is of another session
+    for one, _ in told:
+        one.provenance = of_session
+    assert read(question, shown(*told)) == who
+
+
 def test_the_newest_record_of_the_same_says_what_is() -> None:
     old = node("old", tool="get_limit", at="2026-01-01T00:00:00.000Z")
     new = node("new", tool="raise_limit", at="2026-01-02T00:00:00.000Z")

@@ -1,0 +1,185 @@
+"""Which operator a question asks for by its form, and which of its words say what about. Pure.
+
+Two linear models over the words of a question and their neighbours, trained on ways to ask that
+people wrote down with gaps for what they ask about (`make train-phrasings`; decision 33). A word
+that stands in none of these is unknown, so no name, product or trade is learned: "what tripped up
+the frobnication" has the form of "what tripped up the refund".
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final, NamedTuple
+
+import numpy
+import orjson
+
+from pipelines.columns.records import Array
+
+TABLE: Final = "question_forms.json"
+LONGEST_GRAM: Final = 3
+NUMBER, NAME, UNKNOWN, QUOTE = "0", "A", "?w", "Q"
+"""Stand for a word with a digit, one with a capital letter, one of no phrasing, what is quoted."""
+_START, _END = "^", "$"
+_QUOTED: Final = re.compile(r"[\"\u201c\u201e\u00ab`].{6,}?[\"\u201d\u201c\u00bb`]", re.DOTALL)
+_TOKEN: Final = re.compile(r"[^\W\d_]+(?:['\u2019][^\W\d_]+)*|\S*\d\S*|[?:;,.!\u2013\u2014\"-]")
+_ENDS_A_SENTENCE: Final = frozenset((_START, ".", "!", "?", ":"))
+
+
+class Token(NamedTuple):
+    """A word of a question: what it counts as, and where it stands."""
+
+    form: str
+    start: int
+    end: int
+
+
+class Forms(NamedTuple):
+    """The two models.
+
+    Attributes:
+        operators: names, in the order of the weights.
+        grams: the place of each gram among the weights.
+        weights: of the grams, a row each.
+        bias: of the operators.
+        words: that stand in phrasings.
+        topic: weights of what a word stands among, for it to say what the question is about.
+        topic_bias: of a word of which nothing is known.
+    """
+
+    operators: tuple[str, ...]
+    grams: Mapping[str, int]
+    weights: Array
+    bias: Array
+    words: frozenset[str]
+    topic: Mapping[str, float]
+    topic_bias: float
+
+
+@cache
+def forms() -> Forms:
+    """The table that is checked in."""
+    return read_forms(orjson.loads(files(__package__).joinpath(TABLE).read_bytes()))
+
+
+def read_forms(table: Mapping[str, Any]) -> Forms:
+    """What a table says."""
+    operators = tuple(table["operators"])
+    levels = numpy.frombuffer(b64decode(table["weights"]), dtype=numpy.int8)
+    return Forms(
+        operators=operators,
+        grams={gram: place for place, gram in enumerate(table["grams"])},
+        weights=levels.reshape(-1, len(operators)).astype(numpy.float32) * table["scale"],
+        bias=numpy.array(table["bias"]),
+        words=frozenset(table["words"]),
+        topic=table["topic"],
+        topic_bias=table["topic_bias"],
+    )
+
+
+def tokens_of(text: str) -> list[Token]:
+    """The words and marks of a text, in their order; several names or numbers in a row are one."""
+    quotes = [match.span() for match in _QUOTED.finditer(text)]
+    told: list[Token] = []
+    for match in _TOKEN.finditer(text):
+        start, end = match.span()
+        before = told[-1].form if told else _START
+        form = _form(match[0], before)
+        if any(first <= start < last for first, last in quotes):
+            form = QUOTE
+        if form in (NUMBER, NAME, QUOTE) and form == before:
+            told[-1] = told[-1]._replace(end=end)
+        else:
+            told.append(Token(form, start, end))
+    return told
+
+
+def _form(word: str, before: str) -> str:
+    if any(map(str.isdigit, word)):
+        return NUMBER
+    is_name = word[0].isupper() and before not in _ENDS_A_SENTENCE
+    if is_name and word != "I" and not word.startswith(("I'", "I\u2019")):
+        return NAME
+    return word.lower().replace("\u2019", "'")
+
+
+def grams_of(told: Sequence[Token]) -> set[str]:
+    """Up to three words in a row, and two with one between them."""
+    row = [_START, *(token.form for token in told), _END]
+    grams = {
+        " ".join(row[start : start + length])
+        for length in range(1, LONGEST_GRAM + 1)
+        for start in range(len(row) - length + 1)
+    }
+    return grams | {f"{first} _ {third}" for first, third in zip(row, row[2:], strict=False)}
+
+
+def rows_grams(rows: Mapping[str, float]) -> set[str]:
+    """What the rows of `plan_phrases` that match a question add to its grams.
+
+    Args:
+        rows: the strength of the strongest of each operator.
+    """
+    if not rows:
+        return {"row none"}
+    first = max(rows, key=rows.__getitem__)
+    sure = {f"sure {first}"} if rows[first] >= 1 else set()
+    return {f"top {first}", *(f"row {operator}" for operator in rows), *sure}
+
+
+def likely(text: str, rows: Mapping[str, float], model: Forms | None = None) -> dict[str, float]:
+    """How likely each operator is meant, 0 to 1, all of them 1 together.
+
+    Args:
+        text: the question.
+        rows: as `rows_grams` takes them.
+        model: None: that of the table.
+    """
+    model = model or forms()
+    grams = grams_of(tokens_of(text)) | rows_grams(rows)
+    held = [model.grams[gram] for gram in grams if gram in model.grams]
+    scores = model.weights[held].sum(axis=0) + model.bias
+    shares = numpy.exp(scores - scores.max())
+    return dict(zip(model.operators, (shares / shares.sum()).tolist(), strict=True))
+
+
+def signs_of(told: Sequence[Token], words: frozenset[str]) -> Iterator[tuple[str, ...]]:
+    """Of each word what it stands among: the two before it and the two behind it."""
+    row = [
+        *(_START, _START),
+        *(token.form if _is_plain(token.form, words) else UNKNOWN for token in told),
+        *(_END, _END),
+    ]
+    for first, second, word, fourth, fifth in zip(
+        row, row[1:], row[2:], row[3:], row[4:], strict=False
+    ):
+        yield (
+            f"= {word}",
+            f"- {second}",
+            f"+ {fourth}",
+            f"-= {second} {word}",
+            f"=+ {word} {fourth}",
+            f"-- {first} {second}",
+            f"++ {fourth} {fifth}",
+            f"-=+ {second} {word} {fourth}",
+        )
+
+
+def _is_plain(form: str, words: frozenset[str]) -> bool:
+    return form in words or form in (NUMBER, NAME, QUOTE)
+
+
+def topic_in(text: str, model: Forms | None = None) -> str:
+    """The words that say what a question is about, in their order; empty: none does."""
+    model = model or forms()
+    told = tokens_of(text)
+    parts: list[str] = []
+    for token, signs in zip(told, signs_of(told, model.words), strict=True):
+        weight = model.topic_bias + sum(model.topic.get(sign, 0.0) for sign in signs)
+        if weight > 0:
+            parts.append(text[token.start : token.end])
+    return " ".join(parts)

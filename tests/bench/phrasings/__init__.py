@@ -1,0 +1,1 @@
+"""Ways to ask that people wrote down, and what learns from them."""

@@ -1,0 +1,75 @@
+"""`make train-phrasings`: learns how questions are put, and tells how it reads those kept apart.
+
+    make train-phrasings                              # the table
+    make train-phrasings BENCH_ARGS="--check -v"      # the figures alone; every question misread
+
+`phrasings.json` and `fillers.json` were written for this, by people who ask and not by who built
+it; `kept_apart.json` by others, for domains of their own, and nothing is ever trained on it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+import orjson
+
+import api.retrieval
+from api.retrieval.plan import rows_matching
+from api.retrieval.question_forms import TABLE, Forms, likely, read_forms, topic_in
+from enrichment.stems import stems_of
+from tests.bench.phrasings.training import Filled, filled, phrasings, trained
+from tests.unit.api.test_plan import PHRASINGS
+
+SEED = 7
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.phrasings", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write no table")
+    parser.add_argument("-v", dest="verbose", action="store_true", help="tell what is misread")
+    options = parser.parse_args()
+    whole = [Filled(one.value, text, ()) for one, texts in PHRASINGS.items() for text in texts]
+    whole += [Filled(one.operator, one.text, ()) for one in phrasings("as_asked.json")]
+    table = trained(phrasings("phrasings.json"), whole)
+    model = read_forms(table)
+    apart = [*filled(phrasings("kept_apart.json"), Random(SEED), times=1)]
+    for name, questions in (("kept apart", apart), ("of the tests of plans", whole)):
+        tell(name, questions, model, verbose=options.verbose)
+    said = orjson.dumps(table) + b"\n"
+    sys.stdout.write(f"{len(table['grams'])} grams, {len(table['topic'])} signs, {len(said)} B\n")
+    if not options.check:
+        Path(api.retrieval.__file__).with_name(TABLE).write_bytes(said)
+
+
+def tell(name: str, questions: Sequence[Filled], model: Forms, *, verbose: bool) -> None:
+    """How many are read as they are meant, by the table and by the rows alone; and their topics."""
+    read: Counter[str] = Counter()
+    meant = told = both = 0
+    for one in questions:
+        rows = rows_matching(one.text)
+        shares = likely(one.text, rows, model)
+        best = max(shares, key=shares.__getitem__)
+        read["table"] += best == one.operator
+        read["rows"] += max(rows, key=rows.__getitem__, default="search") == one.operator
+        if verbose and best != one.operator:
+            sys.stdout.write(f"  {one.operator} read as {best} {shares[best]:.2f}: {one.text}\n")
+        wanted = stems_of(" ".join(one.text[start:end] for start, end in one.topics))
+        topic = stems_of(topic_in(one.text, model))
+        if wanted:
+            meant, told, both = (
+                meant + len(wanted),
+                told + len(topic),
+                both + len(wanted & topic),
+            )
+    shares_read = {way: round(times / len(questions), 3) for way, times in read.items()}
+    topics = f"; topics: precision {both / told:.3f}, recall {both / meant:.3f}" if meant else ""
+    sys.stdout.write(f"{name}, {len(questions)}: {shares_read}{topics}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,257 @@
+"""Two linear models of how questions are put: a softmax over operators, a logistic one of words."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any, Final, NamedTuple
+
+import numpy
+import orjson
+
+from api.retrieval.plan import Operator, rows_matching
+from api.retrieval.question_forms import (
+    NAME,
+    NUMBER,
+    QUOTE,
+    Token,
+    grams_of,
+    rows_grams,
+    signs_of,
+    tokens_of,
+)
+
+Array = Any
+FOLDER: Final = Path(__file__).parent
+OPERATORS: Final = tuple(Operator)
+WAYS: Final = 4
+"""How often a phrasing with gaps is filled: as it is, in small letters, without its mark, again."""
+LEAST_PHRASINGS: Final = 3
+"""That a gram stands in, to be learned."""
+BATCH, EPOCHS, TOPIC_EPOCHS = 512, 12, 6
+RATE, COOLING, PENALTY = 0.02, 0.93, 1e-4
+SMALLEST: Final = 0.12
+"""Weights of signs below are left out of the table."""
+_GAP: Final = re.compile(r"\{(\w+)\}")
+_FILLED_BY: Final = {
+    ("cause_elsewhere", "thing"): "symptom",
+    ("cause_handed", "thing"): "case_thing",
+    ("actor_took", "thing"): "case_thing",
+    ("after", "thing"): "event",
+    ("before", "thing"): "event",
+    ("users", "past"): "users_past",
+}
+
+
+class Phrasing(NamedTuple):
+    """A way to ask.
+
+    Attributes:
+        kind: what for; the operator, and what follows the first underscore tells variants apart.
+        text: with gaps in braces.
+    """
+
+    kind: str
+    text: str
+
+    @property
+    def operator(self) -> str:
+        named = [one for one in OPERATORS if f"{self.kind}_".startswith(f"{one.value}_")]
+        return max(named, key=len).value
+
+
+class Filled(NamedTuple):
+    """A question, and where what it asks about stands in it."""
+
+    operator: str
+    text: str
+    topics: Sequence[tuple[int, int]]
+
+
+def phrasings(name: str) -> list[Phrasing]:
+    """Those of a file."""
+    told = orjson.loads((FOLDER / name).read_bytes())
+    return [Phrasing(kind, text) for kind, texts in told.items() for text in texts]
+
+
+def filled(ways: Iterable[Phrasing], chance: Random, times: int = WAYS) -> Iterator[Filled]:
+    """Questions of phrasings, their gaps filled with whatever stands in `fillers.json`."""
+    fillers = orjson.loads((FOLDER / "fillers.json").read_bytes())
+    for way in ways:
+        for time in range(times if _GAP.search(way.text) else 1):
+            one = _filled(way, fillers, chance)
+            if time == 1:
+                one = one._replace(text=one.text.lower())
+            elif time == 2:
+                one = one._replace(text=one.text.rstrip("?."))
+            yield one
+
+
+def _filled(way: Phrasing, fillers: Mapping[str, Sequence[str]], chance: Random) -> Filled:
+    text, topics, last = "", [], 0
+    for gap in _GAP.finditer(way.text):
+        name = gap[1][0].lower() + gap[1][1:]
+        filler = chance.choice(fillers[_FILLED_BY.get((way.kind, name), name)])
+        if name != gap[1]:
+            filler = filler[0].upper() + filler[1:]
+        text += way.text[last : gap.start()]
+        topics.append((len(text), len(text) + len(filler)))
+        text += filler
+        last = gap.end()
+    return Filled(way.operator, text + way.text[last:], topics)
+
+
+def trained(ways: Sequence[Phrasing], whole: Sequence[Filled], seed: int = 1) -> dict[str, Any]:
+    """The table.
+
+    Args:
+        ways: phrasings.
+        whole: questions that are learned as they are.
+        seed: of what fills the gaps.
+    """
+    questions = [*filled(ways, Random(seed)), *(one for one in whole for _ in range(WAYS))]
+    grams, weights, bias = _operators(questions, ways)
+    words = _words(ways)
+    topic, topic_bias = _topics([one for one in questions if one.topics], words)
+    scale = float(numpy.abs(weights).max()) / 127
+    levels = numpy.rint(weights / scale).astype(numpy.int8)
+    used = numpy.abs(levels).max(axis=1) > 1
+    return {
+        "operators": [one.value for one in OPERATORS],
+        "grams": [gram for gram, one in zip(grams, used, strict=True) if one],
+        "weights": b64encode(levels[used].tobytes()).decode(),
+        "scale": scale,
+        "bias": [round(float(one), 4) for one in bias],
+        "words": sorted(words),
+        "topic": topic,
+        "topic_bias": round(topic_bias, 4),
+    }
+
+
+def _operators(
+    questions: Sequence[Filled], ways: Sequence[Phrasing]
+) -> tuple[list[str], Array, Array]:
+    held = [
+        sorted(grams_of(tokens_of(one.text)) | rows_grams(rows_matching(one.text)))
+        for one in questions
+    ]
+    learned = _grams(ways) | {gram for one in held for gram in one if _is_of_rows(gram)}
+    grams = sorted(learned)
+    places = {gram: place for place, gram in enumerate(grams)}
+    matrix = numpy.zeros((len(held), len(grams)), dtype=numpy.float32)
+    for row, one in enumerate(held):
+        matrix[row, [places[gram] for gram in one if gram in places]] = 1
+    labels = numpy.array([_place(one.operator) for one in questions])
+    counts = numpy.bincount(labels, minlength=len(OPERATORS))
+    worth = numpy.sqrt(len(labels) / len(OPERATORS) / numpy.maximum(counts, 1))[labels]
+    wanted = numpy.eye(len(OPERATORS), dtype=numpy.float32)[labels]
+    weights, bias = _fitted(matrix, wanted, worth.astype(numpy.float32), EPOCHS)
+    return grams, weights, bias
+
+
+def _place(operator: str) -> int:
+    return OPERATORS.index(Operator(operator))
+
+
+def _is_of_rows(gram: str) -> bool:
+    return gram.startswith(("row ", "top ", "sure "))
+
+
+def _grams(ways: Sequence[Phrasing]) -> set[str]:
+    """The grams of phrasings themselves, without what fills their gaps."""
+    counts: Counter[str] = Counter()
+    for way in ways:
+        told = tokens_of(_GAP.sub(" 0 ", way.text))
+        counts.update(gram for gram in grams_of(told) if NUMBER not in gram.split())
+    return {gram for gram, times in counts.items() if times >= LEAST_PHRASINGS}
+
+
+def _words(ways: Sequence[Phrasing]) -> set[str]:
+    """The words that phrasings with gaps have beside their gaps."""
+    told = (tokens_of(_GAP.sub(" 0 ", way.text)) for way in ways if _GAP.search(way.text))
+    counts = Counter(form for one in told for form in {token.form for token in one})
+    return {form for form, times in counts.items() if times >= LEAST_PHRASINGS} - {
+        *(NUMBER, NAME, QUOTE)
+    }
+
+
+def _topics(questions: Sequence[Filled], words: set[str]) -> tuple[dict[str, float], float]:
+    """Weights of the signs of a word, for it to stand in a gap."""
+    signs: list[tuple[str, ...]] = []
+    inside: list[bool] = []
+    for one in questions:
+        told = tokens_of(one.text)
+        for token, beside in zip(told, signs_of(told, frozenset(words)), strict=True):
+            signs.append(beside)
+            inside.append(_is_inside(token, one.topics))
+    counts = Counter(sign for one in signs for sign in one)
+    names = sorted(sign for sign, times in counts.items() if times > WAYS)
+    places = {name: place for place, name in enumerate(names)}
+    rows = [[places[sign] for sign in one if sign in places] for one in signs]
+    weights, bias = _fitted_sparse(rows, len(names), numpy.array(inside, dtype=numpy.float32))
+    told_of = zip(names, weights.tolist(), strict=True)
+    return {name: round(one, 3) for name, one in told_of if abs(one) > SMALLEST}, bias
+
+
+def _is_inside(token: Token, topics: Sequence[tuple[int, int]]) -> bool:
+    return any(start <= token.start < end for start, end in topics)
+
+
+class _Adam:
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.values = numpy.zeros(shape, dtype=numpy.float32)
+        self._mean, self._square = numpy.zeros_like(self.values), numpy.zeros_like(self.values)
+        self._step = 0
+
+    def down(self, gradient: Array, rate: float) -> None:
+        self._step += 1
+        self._mean += 0.1 * (gradient - self._mean)
+        self._square += 0.001 * (gradient**2 - self._square)
+        mean = self._mean / (1 - 0.9**self._step)
+        square = self._square / (1 - 0.999**self._step)
+        self.values -= rate * mean / (numpy.sqrt(square) + 1e-8)
+
+
+def _fitted(matrix: Array, wanted: Array, worth: Array, epochs: int) -> tuple[Array, Array]:
+    """Weights and bias of a softmax."""
+    chance, rate = numpy.random.default_rng(0), RATE
+    weights, bias = _Adam((matrix.shape[1], wanted.shape[1])), _Adam((wanted.shape[1],))
+    for _ in range(epochs):
+        order = chance.permutation(len(matrix))
+        for start in range(0, len(order), BATCH):
+            batch = order[start : start + BATCH]
+            scores = matrix[batch] @ weights.values + bias.values
+            shares = numpy.exp(scores - scores.max(axis=1, keepdims=True))
+            shares /= shares.sum(axis=1, keepdims=True)
+            off = (shares - wanted[batch]) * worth[batch, None] / len(batch)
+            weights.down(matrix[batch].T @ off + PENALTY * weights.values, rate)
+            bias.down(off.sum(axis=0), rate)
+        rate *= COOLING
+    return weights.values, bias.values
+
+
+def _fitted_sparse(rows: Sequence[Sequence[int]], width: int, wanted: Array) -> tuple[Array, float]:
+    """Weights and bias of a logistic regression, of rows that have few of many signs."""
+    chance, rate = numpy.random.default_rng(0), RATE
+    weights, bias = _Adam((width,)), _Adam((1,))
+    sizes = numpy.array([len(row) for row in rows])
+    flat = numpy.concatenate([numpy.array(row, dtype=numpy.int64) for row in rows])
+    ends = numpy.cumsum(sizes)
+    for _ in range(TOPIC_EPOCHS):
+        order = chance.permutation(len(rows))
+        for start in range(0, len(order), BATCH):
+            batch = order[start : start + BATCH]
+            held = [flat[ends[one] - sizes[one] : ends[one]] for one in batch]
+            owner = numpy.repeat(numpy.arange(len(batch)), sizes[batch])
+            signs = numpy.concatenate(held)
+            scores = numpy.bincount(owner, weights.values[signs], len(batch)) + bias.values
+            off = (1 / (1 + numpy.exp(-scores)) - wanted[batch]) / len(batch)
+            gradient = numpy.bincount(signs, off[owner], width).astype(numpy.float32)
+            weights.down(gradient + PENALTY * weights.values, rate)
+            bias.down(numpy.array([off.sum()]), rate)
+        rate *= COOLING
+    return weights.values, float(bias.values[0])
