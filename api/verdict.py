@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, tzinfo
@@ -85,6 +86,28 @@ def answer_of(
     shown = Shown(events, texts)
     compares = compared(story.plan, story.evidence, shown) or foremost(story.plan, shown)
     return compares or _told(story, response, summary, shown, zone=zone)
+
+
+def proof_first(nodes: Sequence[Node], answer: Answer) -> list[Node]:
+    """The nodes of an answer, the one that proves its value before others of its type.
+
+    It is as relevant as the one that stood there. A list and a number are proved by several.
+    """
+    told = [*nodes]
+    proof = answer.evidence[0] if answer.evidence else None
+    if answer.type in ("list", "count") or proof not in {node.node_id for node in told}:
+        return told
+    place = next(place for place, node in enumerate(told) if node.node_id == proof)
+    node = told[place]
+    first = next(one for one, other in enumerate(told) if other.type == node.type)
+    if place <= first:
+        return told
+    before = told[first].scores
+    scores = dataclasses.replace(
+        node.scores, relevance_score=before.relevance_score, rank_score=before.rank_score
+    )
+    moved = dataclasses.replace(node, scores=scores)
+    return [*told[:first], moved, *(one for one in told[first:] if one is not node)]
 
 
 def _told(

@@ -18,8 +18,8 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from api.retrieval.plan_phrases import ROWS
-from api.retrieval.question_forms import likely, topic_in
 from api.retrieval.query_terms import MAX_SEARCHED_CHARACTERS
+from api.retrieval.question_forms import likely, without_asking
 from api.retrieval.time_spans import TimeSpan
 from api.retrieval.time_windows import Window, exact_windows
 from projections.events import LAST_MS
@@ -182,8 +182,8 @@ _THIS_SESSION: Final = re.compile(
     re.IGNORECASE,
 )
 _FAILED: Final = re.compile(
-    r"(?<!\w)(?:fail\w*|errors?|rejected|refus\w+|denied|declined|unsuccessful|crash\w*|broke\w*|"
-    r"tim(?:ed?|ing)[\s-]*outs?|not\s+(?:answer|respond|reply|succeed)|blocked|went\s+wrong|problems?|did\s+not\s+(?:work|go\s+through)|trouble)(?!\w)",
+    r"(?<!\w)(?:fail\w*|errors?|reject\w*|refus\w+|den(?:ied|ials?)|declin\w+|unsuccessful|"
+    r"bounc\w+|turned\s+(?:down|away)|crash\w*|broke\w*|tim(?:ed?|ing)[\s-]*outs?|not\s+(?:answer|respond|reply|succeed)|blocked|went\s+wrong|problems?|did\s+not\s+(?:work|go\s+through)|trouble)(?!\w)",
     re.IGNORECASE,
 )
 _NEGATED: Final = re.compile(
@@ -235,6 +235,8 @@ def plan_of(
     operator, confidence = _asked(text, timeless, has_time=bool(spans), besides=besides)
     if confidence == 0 and quoted:
         operator, confidence = Operator.SIMILAR, 0.8
+    if operator is Operator.VALUE and spans and all(span.span.end_ms <= now_ms for span in spans):
+        operator = Operator.VALUE_AT
     if operator is Operator.SUMMARY and spans and not _SESSION.search(text):
         operator = Operator.WINDOW  # of a day: what happened on it
         left = _without(timeless, Operator.SUMMARY).strip(" ?.!,:;")
@@ -320,7 +322,7 @@ def _topic(text: str, timeless: str, operator: Operator) -> str:
     """The text without what says how it is asked, and without what says when."""
     left = _without(timeless, operator)
     if left == timeless and operator is not Operator.SEARCH:  # no row told how it is asked
-        left = topic_in(timeless)
+        left = without_asking(left, timeless)
     if operator is Operator.VALUE_BEFORE:
         left = _AT_THE_END.sub("", left)
     for chosen in (left, timeless, text):

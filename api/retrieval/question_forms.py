@@ -24,6 +24,8 @@ TABLE: Final = "question_forms.json"
 LONGEST_GRAM: Final = 3
 NUMBER, NAME, UNKNOWN, QUOTE = "0", "A", "?w", "Q"
 """Stand for a word with a digit, one with a capital letter, one of no phrasing, what is quoted."""
+ASKS_BELOW: Final = -2.0
+"""Weight of a word below which it says how a question asks, and not what about."""
 _START, _END = "^", "$"
 _QUOTED: Final = re.compile(r"[\"\u201c\u201e\u00ab`].{6,}?[\"\u201d\u201c\u00bb`]", re.DOTALL)
 _TOKEN: Final = re.compile(r"[^\W\d_]+(?:['\u2019][^\W\d_]+)*|\S*\d\S*|[?:;,.!\u2013\u2014\"-]")
@@ -173,13 +175,23 @@ def _is_plain(form: str, words: frozenset[str]) -> bool:
     return form in words or form in (NUMBER, NAME, QUOTE)
 
 
-def topic_in(text: str, model: Forms | None = None) -> str:
-    """The words that say what a question is about, in their order; empty: none does."""
+def without_asking(part: str, text: str, model: Forms | None = None) -> str:
+    """A part of a question without the words that say how it asks; empty: all do.
+
+    Args:
+        part: of the question.
+        text: the whole question, which tells what each word stands among.
+        model: None: that of the table.
+    """
     model = model or forms()
     told = tokens_of(text)
-    parts: list[str] = []
+    asks: dict[str, bool] = {}
     for token, signs in zip(told, signs_of(told, model.words), strict=True):
         weight = model.topic_bias + sum(model.topic.get(sign, 0.0) for sign in signs)
-        if weight > 0:
-            parts.append(text[token.start : token.end])
-    return " ".join(parts)
+        asks[token.form] = asks.get(token.form, True) and weight < ASKS_BELOW
+    left, last = "", 0
+    for token in tokens_of(part):
+        if asks.get(token.form, False):
+            left += f"{part[last : token.start]} "
+            last = token.end
+    return left + part[last:]

@@ -20,7 +20,7 @@ import orjson
 
 import api.retrieval
 from api.retrieval.plan import rows_matching
-from api.retrieval.question_forms import TABLE, Forms, likely, read_forms, topic_in
+from api.retrieval.question_forms import TABLE, Forms, likely, read_forms, without_asking
 from enrichment.stems import stems_of
 from tests.bench.phrasings.training import Filled, filled, phrasings, trained
 from tests.unit.api.test_plan import PHRASINGS
@@ -59,7 +59,7 @@ def tell(name: str, questions: Sequence[Filled], model: Forms, *, verbose: bool)
         if verbose and best != one.operator:
             sys.stdout.write(f"  {one.operator} read as {best} {shares[best]:.2f}: {one.text}\n")
         wanted = stems_of(" ".join(one.text[start:end] for start, end in one.topics))
-        topic = stems_of(topic_in(one.text, model))
+        topic = stems_of(without_asking(one.text, one.text, model))
         if wanted:
             meant, told, both = (
                 meant + len(wanted),
