@@ -35,6 +35,9 @@ _LENGTHS: Final = word_set("duration elapsed runtime took time total")
 """Stand before a unit in the name of a field that says how long something took."""
 
 
+_OUTCOMES: Final = (EventKind.RESULT, EventKind.FAILURE)
+
+
 class Shown(NamedTuple):
     """The events that an answer shows by id, the best first, and what they say as a whole."""
 
@@ -187,13 +190,22 @@ def duration_ms(field: Field) -> float | None:
 
 
 def outcomes_of(events: Mapping[str, Node]) -> dict[Any, Node]:
-    """What a tool returned, by the id of its call."""
-    kinds = (EventKind.RESULT, EventKind.FAILURE)
-    return {
-        node.attributes.get("parent_event_id"): node
-        for node in events.values()
-        if node.attributes.get("kind") in kinds
-    }
+    """What a tool returned, by the id of its call.
+
+    Of a result that names no call it is the last one of the same tool and session before it.
+    """
+    outcomes: dict[Any, Node] = {}
+    waiting: dict[Any, str] = {}
+    for node in sorted(events.values(), key=lambda one: one.provenance.occurred_at or ""):
+        told = node.attributes
+        if told.get("kind") not in (EventKind.CALL, *_OUTCOMES):
+            continue
+        of_tool = (node.provenance.session_id, told.get("tool_name"))
+        if told["kind"] == EventKind.CALL:
+            waiting[of_tool] = node.node_id
+        elif (call := told.get("parent_event_id") or waiting.pop(of_tool, None)) is not None:
+            outcomes[call] = node
+    return outcomes
 
 
 def identifiers_in(text: str) -> list[str]:

@@ -88,14 +88,18 @@ def answer_of(
     return compares or _told(story, response, summary, shown, zone=zone)
 
 
-def proof_first(nodes: Sequence[Node], answer: Answer) -> list[Node]:
-    """The nodes of an answer, the one that proves its value before others of its type.
+_PROVED_BY_ONE: Final = (Operator.ACTOR, Operator.VALUE)
 
-    It is as relevant as the one that stood there. A list and a number are proved by several.
+
+def proof_first(nodes: Sequence[Node], answer: Answer, operator: Operator) -> list[Node]:
+    """The nodes of an answer, the one that says who it was or what is so before other events.
+
+    It is as relevant as the one that stood there.
     """
     told = [*nodes]
+    moves = operator in _PROVED_BY_ONE and answer.type not in ("list", "count")
     proof = answer.evidence[0] if answer.evidence else None
-    if answer.type in ("list", "count") or proof not in {node.node_id for node in told}:
+    if not moves or proof not in {node.node_id for node in told}:
         return told
     place = next(place for place, node in enumerate(told) if node.node_id == proof)
     node = told[place]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from api.record_fields import Shown, fields_of, is_record_of
+from api.record_fields import Shown, fields_of, is_record_of, outcomes_of
 from api.record_reading import Value
 from api.record_values import each_of, value_of
 from api.retrieval.plan import plan_of
@@ -73,6 +73,21 @@ def test_a_value_is_read_from_the_record_that_is_meant(
     question: str, text: str, value: Any
 ) -> None:
     assert read(question, shown((node("one"), text))) == value
+
+
+def test_a_result_that_names_no_call_is_that_of_the_last_call_of_its_tool() -> None:
+    first, second, other = (
+        node(name, "call", tool, at=f"2026-01-0{day}T00:00:00.000Z")
+        for day, (name, tool) in enumerate((("a", "lift"), ("b", "lift"), ("c", "paint")), 1)
+    )
+    result = node("r", tool="lift", at="2026-01-04T00:00:00.000Z")
+    told = (first, second, other, result)
+    assert outcomes_of({one.node_id: one for one in told}) == {}  # each is of another session
+    for one in told:
+        one.provenance.session_id = "s"
+    assert outcomes_of({one.node_id: one for one in told}) == {"b": result}
+    result.attributes["parent_event_id"] = "a"
+    assert outcomes_of({one.node_id: one for one in told}) == {"a": result}
 
 
 @pytest.mark.parametrize(
