@@ -268,6 +268,7 @@ def _who(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
     return (
         _said_by_a_person(plan, shown)
         or _by_role(plan, evidence, shown)
+        or _handed_to(plan, evidence, shown)
         or _agreed(plan, evidence, shown)
     )
 
@@ -327,6 +328,35 @@ def _by_role(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
             continue
         if len({field.value for field in who}) == 1 and _NAMED.fullmatch(who[0].value):
             return Value(who[0].value, [node.node_id, *evidence])
+    return None
+
+
+_HANDED: Final = re.compile(
+    r"(?<!\w)(?:hand(?:ed|over|ing)?|pass(?:ed|ing)?|gave|given|gives?|transferred|escalated|took|"
+    r"taken|takes|picked|landed?|ended|saw|dealt|finish(?:ed)?|clos(?:ed|es)|charge|first\s+agent)(?!\w)",
+    re.IGNORECASE,
+)
+_HANDING: Final = re.compile(
+    r"(?<!\w)who\s+(?:has\s+|had\s+)?(?:handed|passed|gave|given|transferred|escalated)(?!\w)",
+    re.IGNORECASE,
+)
+
+
+def _handed_to(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
+    """Who got it, by a record in the session of the first event that says from whom to whom."""
+    first = shown.events.get(evidence[0]) if evidence else None
+    asks = _HANDED.search(plan.timeless) is not None and _HANDING.search(plan.timeless) is None
+    if first is None or not asks:
+        return None
+    for node in shown.events.values():
+        if node.provenance.session_id != first.provenance.session_id or node.attributes.get(
+            "tool_name"
+        ):
+            continue
+        said = {field.words: field.value for field in fields_of(node, shown)}
+        giver, taker = said.get(("from",)), said.get(("to",))
+        if taker and giver and giver == node.provenance.agent_id:
+            return Value(taker, [node.node_id, *evidence])
     return None
 
 

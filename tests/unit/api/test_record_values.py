@@ -75,6 +75,26 @@ def test_a_value_is_read_from_the_record_that_is_meant(
     assert read(question, shown((node("one"), text))) == value
 
 
+@pytest.mark.parametrize(
+    ("question", "giver", "who"),
+    [
+        ("The review was passed on, to whom?", "desk", "night"),
+        ("Who took over the review?", "desk", "night"),
+        ("Who handed over the review?", "desk", None),
+        ("Who took over the review?", "Oslo", None),
+    ],
+)
+def test_who_got_it_is_told_by_the_record_of_the_handover(
+    question: str, giver: str, who: str | None
+) -> None:
+    of_session = partly(NodeProvenance, session_id="s", occurred_at=NEVER, agent_id="desk")
+    asked, handed = node("asked", kind="message"), node("handed", kind="other")
+    for one in (asked, handed):
+        one.provenance = of_session
+    given = shown((asked, "please review it"), (handed, f"from: {giver}\nto: night\nreason: late"))
+    assert read(question, given) == who
+
+
 def test_a_result_that_names_no_call_is_that_of_the_last_call_of_its_tool() -> None:
     first, second, other = (
         node(name, "call", tool, at=f"2026-01-0{day}T00:00:00.000Z")
