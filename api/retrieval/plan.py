@@ -210,6 +210,16 @@ _SUCCEEDED: Final = re.compile(
 )
 
 
+_THE_ONE_THAT: Final = re.compile(
+    r"(?<!\w)(?!(?:it|is|was|say|said|know|me|mean|so|after|before)\b)\w+,?\s+(?:that|which)\s+"
+    r"(?:was|were|got|has|had|came|went|made|finally|eventually|\w+\s+(?:took|accepted|let)|"
+    r"\w+ed)(?!\w)",
+    re.IGNORECASE,
+)
+"""One of several attempts is meant, by what came of it: "the upload that the server took"."""
+_OF_ONE: Final = (Operator.BEFORE, Operator.AFTER)
+
+
 @lru_cache(maxsize=256)
 def plan_of(
     query: str,
@@ -364,4 +374,6 @@ def _failed(text: str, operator: Operator) -> bool | None:
         return True
     if _SUCCEEDED.search(text):
         return False
-    return True if _FAILED.search(text) else None
+    if _FAILED.search(text):
+        return True
+    return False if operator in _OF_ONE and _THE_ONE_THAT.search(text) else None
