@@ -40,7 +40,7 @@ BENCH_ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-adapters test-containers test-s3 test-torch audit acceptance lint bench bench-columns bench-peers bench-query bench-retrieval train-ranker chaos soak simulate docs promtool helm image lock clean
+.PHONY: help setup demo test test-adapters test-containers test-s3 test-torch audit acceptance lint bench bench-columns bench-peers bench-query bench-retrieval train-phrasings train-ranker chaos soak simulate docs promtool helm image lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -109,6 +109,9 @@ bench-peers: setup $(PEERS)/.installed ## a question beside LanceDB, Chroma and 
 
 train-ranker: setup ## train what ranks and judges answers, on developers' sets; BENCH_ARGS=--check writes nothing
 	$(BIN)/python -m tests.bench.ranker $(BENCH_ARGS)
+
+train-phrasings: setup ## learn how questions are put, from ways to ask; BENCH_ARGS="--check -v" writes nothing
+	$(BIN)/python -m tests.bench.phrasings $(BENCH_ARGS)
 
 bench-retrieval: setup ## answers to labelled questions about conversations, scored; BENCH_ARGS=--help
 	$(BIN)/python -m tests.bench.retrieval $(BENCH_ARGS)

@@ -12,6 +12,7 @@ asks with.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from datetime import UTC, tzinfo
 from enum import StrEnum
 from functools import lru_cache
@@ -131,7 +132,7 @@ class _Row(NamedTuple):
 _DECIDES: Final = 1.15
 """Strength of a row that decides alone."""
 _LIKELY: Final = ((0.0, 0.3), (0.95, 0.35), (1.0, 0.5), (_DECIDES, 0.65))
-"""How likely what was learned must be to count, against a row of less than that strength."""
+"""How likely what was learned must be to count, against a row of up to that strength."""
 _GAP: Final = re.compile(r"\.\*\??")
 
 
@@ -273,10 +274,10 @@ def plan_of(
     )
 
 
-_WITHOUT_TIME: Final = (Operator.OPEN, Operator.FAILURES)
+_WITHOUT_TIME: Final = frozenset((Operator.OPEN, Operator.FAILURES))
 """Operators that are asked for in whole sentences, to which a time may be added."""
 _OF_LENGTH: Final = (Operator.TIME, Operator.LESSON)
-_OF_A_TIME: Final = (Operator.WINDOW, Operator.VALUE_AT)
+_OF_A_TIME: Final = frozenset((Operator.WINDOW, Operator.VALUE_AT))
 
 
 def _asked(
@@ -287,34 +288,33 @@ def _asked(
     A row that says so in so many words decides. Otherwise all that match, and the words, are
     weighed by what was learned from phrasings: a row that matches part of a question may mislead.
     """
-    best: _Row | None = None
-    for row in _TABLE:
-        if row.operator in besides or (row.operator in _OF_A_TIME and not has_time):
-            continue
-        whole = timeless if row.operator in _WITHOUT_TIME else text
-        if (best is None or row.strength > best.strength) and row.pattern.search(whole):
-            best = row
-    if best is not None and best.strength >= _DECIDES:
-        return best.operator, min(1.0, best.strength)
-    shares = {
-        operator: share
-        for name, share in likely(text, rows_matching(text)).items()
-        if (operator := Operator(name)) not in besides and (has_time or operator not in _OF_A_TIME)
-    }
-    learned = max(shares, key=shares.__getitem__)
-    strength = 0.0 if best is None else best.strength
-    least = next(share for bound, share in _LIKELY if strength <= bound)
-    is_row = best is not None and (learned in (best.operator, Operator.SEARCH))
-    if shares[learned] >= least and not is_row:
-        return learned, 0.0 if learned is Operator.SEARCH else shares[learned]
-    return (Operator.SEARCH, 0.0) if best is None else (best.operator, min(1.0, best.strength))
+    matching = rows_matching(text)
+    allowed = frozenset(Operator) - besides - (frozenset() if has_time else _OF_A_TIME)
+    strengths = {one: strength for one, strength in matching.items() if one in allowed}
+    if timeless != text:  # whole sentences, to which a time may be added
+        strengths |= rows_matching(timeless, of=_WITHOUT_TIME & allowed)
+    best = max(strengths, key=strengths.__getitem__, default=Operator.SEARCH)
+    strength = strengths.get(best, 0.0)
+    if strength < _DECIDES:
+        shares = likely(text, matching)
+        learned = max(allowed, key=lambda operator: shares[operator])
+        least = next(share for bound, share in _LIKELY if strength <= bound)
+        if shares[learned] >= least and learned not in (best, Operator.SEARCH):
+            return learned, shares[learned]
+    return best, min(1.0, strength)
 
 
-def rows_matching(text: str) -> dict[str, float]:
-    """The strength of the strongest row of each operator that a question matches."""
-    strengths: dict[str, float] = {}
+def rows_matching(
+    text: str, *, of: Collection[Operator] = tuple(Operator)
+) -> dict[Operator, float]:
+    """The strength of the strongest row of each operator that a question matches.
+
+    They stand in the order of the table, so that of equally strong ones the first is met first.
+    """
+    strengths: dict[Operator, float] = {}
     for row in _TABLE:
-        if row.strength > strengths.get(row.operator, 0.0) and row.pattern.search(text):
+        is_stronger = row.operator in of and row.strength > strengths.get(row.operator, 0.0)
+        if is_stronger and row.pattern.search(text):
             strengths[row.operator] = row.strength
     return strengths
 

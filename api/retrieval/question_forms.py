@@ -13,13 +13,14 @@ from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy
 import orjson
 
 from pipelines.columns.records import Array
 
+Row = TypeVar("Row", bound=str)
 TABLE: Final = "question_forms.json"
 LONGEST_GRAM: Final = 3
 NUMBER, NAME, UNKNOWN, QUOTE = "0", "A", "?w", "Q"
@@ -120,7 +121,7 @@ def grams_of(told: Sequence[Token]) -> set[str]:
     return grams | {f"{first} _ {third}" for first, third in zip(row, row[2:], strict=False)}
 
 
-def rows_grams(rows: Mapping[str, float]) -> set[str]:
+def rows_grams(rows: Mapping[Row, float]) -> set[str]:
     """What the rows of `plan_phrases` that match a question add to its grams.
 
     Args:
@@ -133,7 +134,7 @@ def rows_grams(rows: Mapping[str, float]) -> set[str]:
     return {f"top {first}", *(f"row {operator}" for operator in rows), *sure}
 
 
-def likely(text: str, rows: Mapping[str, float], model: Forms | None = None) -> dict[str, float]:
+def likely(text: str, rows: Mapping[Row, float], model: Forms | None = None) -> dict[str, float]:
     """How likely each operator is meant, 0 to 1, all of them 1 together.
 
     Args:

@@ -27,6 +27,7 @@ PURE = (
     "profiles",
     "promises",
     "query_terms",
+    "question_forms",
     "ranking",
     "relevance",
     "story_acts",

@@ -1,0 +1,97 @@
+"""How questions are put: read by forms that were learned, whatever they are about."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from api.retrieval.plan import plan_of, rows_matching
+from api.retrieval.question_forms import forms, grams_of, likely, tokens_of, without_asking
+from enrichment.stems import stems_of
+from tests.bench.phrasings.training import filled, phrasings
+
+NOW_MS = 1_795_543_200_000  # 2026-11-24T18:00Z
+READ, READ_BY_ROWS = 0.9, 0.5
+"""Of the phrasings kept apart: at least so many, and by patterns alone no more than so many."""
+FOUND, MEANT = 0.97, 0.75
+"""Of the words of what they ask about, and of the words that are taken for it."""
+
+
+def test_most_phrasings_that_nothing_was_trained_on_are_read_as_they_are_meant() -> None:
+    apart = [*filled(phrasings("kept_apart.json"), Random(7), times=1)]
+    rows = [rows_matching(one.text) for one in apart]
+    shares = [likely(one.text, told) for one, told in zip(apart, rows, strict=True)]
+    read = sum(
+        max(s, key=s.__getitem__) == one.operator for one, s in zip(apart, shares, strict=True)
+    )
+    by_rows = sum(
+        max(told, key=told.__getitem__, default="search") == one.operator
+        for one, told in zip(apart, rows, strict=True)
+    )
+    assert read >= READ * len(apart)
+    assert by_rows <= READ_BY_ROWS * len(apart)
+
+
+def test_what_they_ask_about_is_told_from_how_they_ask() -> None:
+    meant = told = both = 0
+    for one in filled(phrasings("kept_apart.json"), Random(7), times=1):
+        wanted = stems_of(" ".join(one.text[start:end] for start, end in one.topics))
+        left = stems_of(without_asking(one.text, one.text))
+        meant, told, both = meant + len(wanted), told + len(left), both + len(wanted & left)
+    assert both >= FOUND * meant
+    assert both >= MEANT * told
+
+
+def test_nothing_kept_apart_is_trained_on() -> None:
+    trained = {way.text for way in phrasings("phrasings.json")}
+    assert trained.isdisjoint(way.text for way in phrasings("kept_apart.json"))
+
+
+def test_the_table_knows_no_word_that_fills_a_gap() -> None:
+    """Learned from the phrasings that are checked in, and from nothing else."""
+    whole = {way.text for name in ("phrasings.json", "as_asked.json") for way in phrasings(name)}
+    known = {token.form for text in whole for token in tokens_of(text)}
+    assert forms().words <= known
+    assert len(forms().grams) > 5_000
+
+
+@pytest.mark.parametrize(
+    ("question", "operator"),
+    [
+        ("Do you remember what tripped up the firing of the blue kiln?", "cause"),
+        ("The firing of the blue kiln went through eventually. What did the trick?", "lesson"),
+        ("Whose desk did the case of the cracked pot land on?", "actor"),
+        ("Put a date on the firing of the blue kiln for me.", "time"),
+        ("Tally the occasions on which the kiln door was stuck.", "count"),
+        ("What were Ada Byron's parting words?", "last"),
+        ("Does this ring a bell? E77 door ajar", "similar"),
+        ("What loose ends do we have with Ada?", "promise"),
+        ("Paint me a picture of Ada Byron.", "profile"),
+        ("Bring me up to speed on run-77.", "summary"),
+    ],
+)
+def test_no_pattern_has_to_know_how_a_question_is_put(question: str, operator: str) -> None:
+    assert plan_of(question, NOW_MS).operator == operator
+
+
+def test_a_value_of_a_time_that_is_over_is_asked_for_as_of_then() -> None:
+    plan = plan_of("Suppose it is 16 November: what's the kiln of Ada?", NOW_MS)
+    assert plan.operator == "value_at"
+    assert "kiln" in plan.topic
+
+
+def test_a_tool_and_an_identifier_stay_whole_in_what_a_question_is_about() -> None:
+    question = "Pray tell me, which functions got invoked on account of load_kiln for KLN-7/2?"
+    assert "load_kiln" in without_asking(question, question)
+    assert "KLN-7/2" in without_asking(question, question)
+
+
+@given(st.text(max_size=120))
+def test_any_text_is_read(text: str) -> None:
+    shares = likely(text, rows_matching(text))
+    assert sum(shares.values()) == pytest.approx(1)
+    assert grams_of(tokens_of(text))
+    assert len(without_asking(text, text)) <= len(text) + text.count(" ") + len(text)
