@@ -213,7 +213,7 @@ _SUCCEEDED: Final = re.compile(
 
 _THE_ONE_THAT: Final = re.compile(
     r"(?<!\w)(?!(?:it|is|was|say|said|know|me|mean|so|after|before)\b)\w+,?\s+(?:that|which)\s+"
-    r"(?:was|were|got|has|had|came|went|made|finally|eventually|\w+\s+(?:took|accepted|let)|"
+    r"(?:was|were|got|has|had|came|went|made|finally|eventually|(?:the\s+)?\w+\s+(?:took|accepted|let)|"
     r"\w+ed)(?!\w)",
     re.IGNORECASE,
 )

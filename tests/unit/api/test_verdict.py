@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from api.retrieval.plan import plan_of
+from api.retrieval.plan import Operator, plan_of
 from api.retrieval.story_result import StoryAnswer
 from api.schemas import Answer, AtlasResponse, Edge, Meta, Node, NodeProvenance, Scores
-from api.verdict import NONE_KNOWN, answer_head, answer_of
-from projections.schema import CAUSED_BY, EVENT, FOLLOWS
+from api.verdict import NONE_KNOWN, answer_head, answer_of, proof_first
+from projections.schema import CAUSED_BY, ENTITY, EVENT, FOLLOWS
 from tests.factories import partly
 
 TOLD = {
@@ -62,6 +62,37 @@ def test_why_names_the_nearest_failure_and_the_first_change_behind_it() -> None:
     known = answer_of(story("Why was it charged twice?"), response(*CHAIN), None)
     assert known.value == "charged twice ← charge refused: limit 3 ← config.changed: limit 30 to 3"
     assert known.evidence == ["twice", "refused", "reload"]
+
+
+def test_what_proves_who_it_was_stands_before_other_events() -> None:
+    def scored(name: str, kind: str, relevance: float) -> Node:
+        scores = Scores(0.1, relevance_score=relevance, importance_score=5, rank_score=relevance)
+        return Node(name, kind, {}, partly(NodeProvenance), scores)
+
+    nodes = [
+        scored("person", ENTITY.label, 0.9),
+        scored("call", EVENT.label, 0.8),
+        scored("grant", EVENT.label, 0.2),
+        scored("other", EVENT.label, 0.1),
+    ]
+
+    def order(operator: Operator, kind: Any, *evidence: str) -> list[tuple[str, float]]:
+        answer = Answer(type=kind, value="Ines", evidence=list(evidence))
+        told = proof_first(nodes, answer, operator)
+        return [(node.node_id, node.scores.rank_score) for node in told]
+
+    as_before = [(node.node_id, node.scores.rank_score) for node in nodes]
+    assert order(Operator.ACTOR, "value", "grant", "call") == [
+        ("person", 0.9),
+        ("grant", 0.8),
+        ("call", 0.8),
+        ("other", 0.1),
+    ]
+    assert order(Operator.ACTOR, "list", "grant") == as_before
+    assert order(Operator.TIME, "value", "grant") == as_before
+    assert order(Operator.ACTOR, "value", "call") == as_before
+    assert order(Operator.ACTOR, "value", "elsewhere") == as_before
+    assert order(Operator.ACTOR, "value") == as_before
 
 
 def test_why_without_a_cause_names_what_happened() -> None:
