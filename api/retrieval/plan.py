@@ -276,6 +276,12 @@ def plan_of(
 
 _WITHOUT_TIME: Final = frozenset((Operator.OPEN, Operator.FAILURES))
 """Operators that are asked for in whole sentences, to which a time may be added."""
+_NEEDED: Final = {
+    Operator.SIMILAR: re.compile(r"\d|[:\"\u201c`_]|(?i:\b(?:error|exception|fail\w*)\b)"),
+    Operator.OPEN: re.compile(r"^(?!\W*\S*\d\S*\W*(?:what(?:['\u2019]s|\s+is)\s+\w+\W*)?$)"),
+}
+"""What a question must have to be read so without a row: an error has a number or a mark; what
+is only called by an identifier is looked up."""
 _OF_LENGTH: Final = (Operator.TIME, Operator.LESSON)
 _OF_A_TIME: Final = frozenset((Operator.WINDOW, Operator.VALUE_AT))
 
@@ -299,7 +305,9 @@ def _asked(
         shares = likely(text, matching)
         learned = max(allowed, key=lambda operator: shares[operator])
         least = next(share for bound, share in _LIKELY if strength <= bound)
-        if shares[learned] >= least and learned not in (best, Operator.SEARCH):
+        lacks = _NEEDED.get(learned)
+        is_meant = lacks is None or lacks.search(text) is not None
+        if shares[learned] >= least and is_meant and learned not in (best, Operator.SEARCH):
             return learned, shares[learned]
     return best, min(1.0, strength)
 
@@ -331,8 +339,9 @@ def _timeless(text: str, spans: tuple[Window, ...]) -> str:
 def _topic(text: str, timeless: str, operator: Operator) -> str:
     """The text without what says how it is asked, and without what says when."""
     left = _without(timeless, operator)
-    if left == timeless and operator is not Operator.SEARCH:  # no row told how it is asked
-        left = without_asking(left, timeless)
+    is_row = left != timeless
+    if operator is not Operator.SEARCH and (not is_row or operator is Operator.VALUE):
+        left = without_asking(left, timeless)  # no row told all of how it is asked
     if operator is Operator.VALUE_BEFORE:
         left = _AT_THE_END.sub("", left)
     for chosen in (left, timeless, text):
