@@ -51,8 +51,8 @@ from projections.schema import (
 T = TypeVar("T")
 Rows = list[list[Any]]
 
-_ROWS = 5_000
-"""Rows of a question at once."""
+_ROWS = 1_000
+"""Rows of a question at once; the database holds what it says of all of them before it answers."""
 _UNCOUNTED = {row.placeholder for row in NODES.values() if row.placeholder} | {
     row.label for row in FEED_NODES
 }
@@ -71,7 +71,7 @@ class _Neo4jReads:
     client: GraphClient
 
     def _ask(self, text: str, version: int | None = None, **parameters: Any) -> list[Any]:
-        """The only value of each row of an answer."""
+        """The rows of an answer, of which each record has some."""
         raise NotImplementedError
 
     def _open(self, text: str, **parameters: Any) -> Iterator[neo4j.Record]:
@@ -340,7 +340,8 @@ class Neo4jTransaction(_Neo4jReads):
         return list(self._transaction.run(text, parameters))
 
     def _ask(self, text: str, version: int | None = None, **parameters: Any) -> list[Any]:
-        return self._transaction.run(text, parameters, version=version).value()
+        records = self._transaction.run(text, parameters, version=version)
+        return [row for record in records for row in record[0]]
 
     def _open(self, text: str, **parameters: Any) -> Iterator[neo4j.Record]:
         return iter(self._transaction.run(text, parameters))
@@ -526,7 +527,7 @@ class Neo4jGraph(_Neo4jReads):
 
     def _ask(self, text: str, version: int | None = None, **parameters: Any) -> list[Any]:
         planned = planned_once(text, version=version)
-        return [row[0] for row in self.client.ask(planned, **parameters)]
+        return [row for record in self.client.ask(planned, **parameters) for row in record[0]]
 
     def _open(self, text: str, **parameters: Any) -> Iterator[neo4j.Record]:
         return self.client.stream(planned_once(text), **parameters)
