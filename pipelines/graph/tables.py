@@ -273,12 +273,12 @@ class Tables:
     ) -> None:
         if label in self.chains:
             self._index_chain(label, key, before, after)
-        for names, index in _of_label(self.found_by, label):
+        for names, index in _moved(self.found_by, label, before, after):
             if before is not None:
                 _discard(index, _picked(before, names), key)
             if after is not None:
                 index.setdefault(_picked(after, names), set()).add(key)
-        for _, order in _of_label(self.orders, label):
+        for _, order in _moved(self.orders, label, before, after):
             if before is not None:
                 order.drop(key, before)
             if after is not None:
@@ -343,11 +343,23 @@ def _take_out(index: dict[Any, dict[Any, None]], place: Any, member: Any) -> Non
         del index[place]
 
 
-def _of_label(
-    indexes: Mapping[tuple[str, tuple[str, ...]], Index], label: str
+def _moved(
+    indexes: Mapping[tuple[str, tuple[str, ...]], Index],
+    label: str,
+    before: StoredNode | None,
+    after: StoredNode | None,
 ) -> Iterator[tuple[tuple[str, ...], Index]]:
-    """The indexes of a label, each with the names of its properties."""
-    return ((names, index) for (indexed, names), index in indexes.items() if indexed == label)
+    """The indexes of a label in which a node has another place than before, each with its names.
+
+    In a sorted list of all nodes the same place would be made free and taken again.
+    """
+    for (indexed, names), index in indexes.items():
+        if indexed == label and not (
+            before is not None
+            and after is not None
+            and _picked(before, names) == _picked(after, names)
+        ):
+            yield names, index
 
 
 def _discard(index: dict[tuple[Any, ...], set[Key]], place: tuple[Any, ...], key: Key) -> None:
