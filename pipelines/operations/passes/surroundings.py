@@ -308,19 +308,17 @@ class _KnownSessions:
         others: dict[str, Known] = {}
         missing: list[str] = []
         for session_id in dict.fromkeys(session_ids):
-            known = self._known.get(session_id)
-            if known is not None and (known.events or session_id in changed):
-                others[session_id] = known
+            session = self._known.get(session_id)
+            if session is not None and (session.events or session_id in changed):
+                others[session_id] = session
                 self._known.move_to_end(session_id)
             else:
                 missing.append(session_id)
         for part in _parts(missing, states):
             for session_id, events in slim_events(self._graph, self._tenant, part).items():
-                session = _known(events)
-                if session_id in changed:
-                    session = session._replace(events=())
-                others[session_id] = session
-                self.keep(session_id, session)
+                whole = _known(events)
+                others[session_id] = whole._replace(events=()) if session_id in changed else whole
+                self.keep(session_id, others[session_id])
         return others
 
 
