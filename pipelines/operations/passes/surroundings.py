@@ -153,12 +153,7 @@ class SurroundingsReader:
         }
         for run in self._known.runs(near, page_sessions, states):
             sessions = page_sessions | self._known.read(
-                [
-                    session
-                    for some in run
-                    for session in sorted(some.sessions)
-                    if session not in page_sessions
-                ],
+                [one for some in run for one in sorted(some.sessions - page_sessions.keys())],
                 changed,
                 states,
             )
