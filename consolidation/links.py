@@ -381,18 +381,20 @@ def alike_sessions(
         failed: events of the same tools that failed, the latest first.
         most: how many of each failure.
     """
-    signed = [
-        (event.session_id, Failure(event.tool, failure_signature(event.message), ""))
-        for event in failed
-    ]
     sessions: dict[str, None] = {}
     for mine in failures:
-        alike = dict.fromkeys(
-            other
-            for other, theirs in signed
-            if other != session_id and theirs.signature and are_alike(mine, theirs)
-        )
-        sessions.update(dict.fromkeys(list(alike)[:most]))
+        alike: dict[str, None] = {}
+        for event in failed:
+            if len(alike) == most:  # what failed earlier need not be compared
+                break
+            signature = failure_signature(event.message)
+            if (
+                signature
+                and event.session_id != session_id
+                and are_alike(mine, Failure(event.tool, signature, ""))
+            ):
+                alike[event.session_id] = None
+        sessions |= alike
     return list(sessions)
 
 

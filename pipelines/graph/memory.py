@@ -172,12 +172,8 @@ class _Reads:
         row = EDGES[type_]
         near = (label or row.target) if by is End.TARGET else row.source
         with self._lock:
-            nodes, pairs = self._tables.nodes[near], self._tables.pairs[type_]
-            return {
-                end: sum(len(pairs[pair]) for pair in self._pairs_at(type_, end, by, near))
-                for end in map(tuple, ends)
-                if end in nodes
-            }
+            nodes, degree = self._tables.nodes[near], self._tables.degree
+            return {end: degree(type_, near, end, by) for end in map(tuple, ends) if end in nodes}
 
     def across(
         self,
@@ -192,17 +188,23 @@ class _Reads:
         row = EDGES[type_]
         target = label or row.target
         with self._lock:
-            answer = {}
+            tables, answer = self._tables, {}
             for end in map(tuple, ends):
+                far: Iterable[tuple[str, Key]]
                 if by is End.TARGET:
-                    far = [(row.source, p[0]) for p in self._pairs_at(type_, end, by, target)]
+                    sources = tables.sources[type_].get((target, end), ())
+                    far = ((row.source, source) for source in sources)
                 else:
-                    far = [p[1:] for p in self._pairs_at(type_, end, by) if p[1] == target]
-                nodes = (self._tables.nodes[other][key] for other, key in far)
-                shown = (node.values.get(name) for node in nodes if node.visible)
-                values = sorted({value for value in shown if value is not None})
+                    far = (to for to in tables.targets[type_].get(end, ()) if to[0] == target)
+                values = set()
+                for other, key in far:
+                    node = tables.nodes[other][key]
+                    if node.visible and (value := node.values.get(name)) is not None:
+                        values.add(value)
+                        if len(values) == most:  # an end of everything is not gone through
+                            break
                 if values:
-                    answer[end] = tuple(values[:most])
+                    answer[end] = tuple(sorted(values))
             return answer
 
     def _pairs_at(self, type_: str, end: Key, by: End, target: str = "") -> list[Pair]:

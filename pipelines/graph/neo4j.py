@@ -51,8 +51,8 @@ from projections.schema import (
 T = TypeVar("T")
 Rows = list[list[Any]]
 
-_ROWS = 5_000
-"""Rows of a question at once."""
+_ASKED_AT_ONCE = 1_000
+"""Rows of a question at once; the database holds what it says of all of them before it answers."""
 _UNCOUNTED = {row.placeholder for row in NODES.values() if row.placeholder} | {
     row.label for row in FEED_NODES
 }
@@ -71,7 +71,7 @@ class _Neo4jReads:
     client: GraphClient
 
     def _ask(self, text: str, version: int | None = None, **parameters: Any) -> list[Any]:
-        """The only value of each row of an answer."""
+        """The rows of an answer, of which each record has some."""
         raise NotImplementedError
 
     def _open(self, text: str, **parameters: Any) -> Iterator[neo4j.Record]:
@@ -90,7 +90,7 @@ class _Neo4jReads:
         depth = len(NODES[label].key)
         nodes = (
             _node(depth, names, row)
-            for some in _chunks(keys, _ROWS)
+            for some in _chunks(keys, _ASKED_AT_ONCE)
             for row in self._ask(text, rows=[list(key) for key in some])
         )
         return {node.key: node for node in nodes}
@@ -106,7 +106,7 @@ class _Neo4jReads:
         text = questions.find_text(label, tuple(by), names)
         wanted = list(dict.fromkeys(map(tuple, rows)))
         answer: dict[tuple[Any, ...], list[FoundNode]] = {}
-        for some in _chunks(enumerate(wanted), _ROWS):
+        for some in _chunks(enumerate(wanted), _ASKED_AT_ONCE):
             for number, *row in self._ask(text, rows=[[n, *values] for n, values in some]):
                 answer.setdefault(wanted[number], []).append(_node(depth, names, row))
         for nodes in answer.values():
@@ -148,7 +148,7 @@ class _Neo4jReads:
             "limit": limit,
         }
         answer = {}
-        for some in _chunks(enumerate(wanted), _ROWS):
+        for some in _chunks(enumerate(wanted), _ASKED_AT_ONCE):
             for number, nodes in self._ask(text, rows=[[n, *row] for n, row in some], **bounds):
                 if nodes:
                     answer[wanted[number]] = [_node(width, names, node) for node in nodes]
@@ -182,7 +182,7 @@ class _Neo4jReads:
         text = questions.between_text(type_, _with_key(row, names), target)
         decode = _EdgeDecoder(row, names, target)
         answer: dict[tuple[Key, Key], list[FoundEdge]] = {}
-        for some in _chunks(dict.fromkeys(pairs), _ROWS):
+        for some in _chunks(dict.fromkeys(pairs), _ASKED_AT_ONCE):
             edges = self._ask(text, rows=[[*one, *other] for one, other in some])
             for edge in decode.sorted(edges):
                 answer.setdefault((edge.source, edge.target), []).append(edge)
@@ -209,7 +209,7 @@ class _Neo4jReads:
 
     def _beside(self, text: str, ends: Iterable[Key], **bounds: int) -> Iterator[tuple[Key, Any]]:
         """What a question with rows [end…, answer] says of each end."""
-        for some in _chunks(dict.fromkeys(ends), _ROWS):
+        for some in _chunks(dict.fromkeys(ends), _ASKED_AT_ONCE):
             for *end, answer in self._ask(text, rows=[list(key) for key in some], **bounds):
                 yield tuple(end), answer
 
@@ -234,7 +234,7 @@ class _Neo4jReads:
             after=after > 0,
             having=having,
         )
-        for some in _chunks(enumerate(spans), _ROWS):
+        for some in _chunks(enumerate(spans), _ASKED_AT_ONCE):
             rows = [
                 [number, *span.session, *span.low, *span.high, sorted(span.anyway)]
                 for number, span in some
@@ -340,7 +340,8 @@ class Neo4jTransaction(_Neo4jReads):
         return list(self._transaction.run(text, parameters))
 
     def _ask(self, text: str, version: int | None = None, **parameters: Any) -> list[Any]:
-        return self._transaction.run(text, parameters, version=version).value()
+        records = self._transaction.run(text, parameters, version=version)
+        return [row for record in records for row in record[0]]
 
     def _open(self, text: str, **parameters: Any) -> Iterator[neo4j.Record]:
         return iter(self._transaction.run(text, parameters))
@@ -434,9 +435,9 @@ class Neo4jTransaction(_Neo4jReads):
         row, removed = NODES[label], sorted(set(gone))
         restored = sorted(nodes, key=lambda node: node.key)
         self._touched.note_nodes(label, (node.key for node in restored), gone=removed)
-        for keys in _chunks(removed, _ROWS):
+        for keys in _chunks(removed, _ASKED_AT_ONCE):
             self._write(cypher.remove_nodes_text(label), [list(key) for key in keys])
-        for some in _chunks(restored, _ROWS):
+        for some in _chunks(restored, _ASKED_AT_ONCE):
             for visible in (True, False):
                 rows = [_stored(row, node) for node in some if node.visible is visible]
                 self._write(cypher.restore_nodes_text(label, visible=visible), rows)
@@ -446,7 +447,7 @@ class Neo4jTransaction(_Neo4jReads):
     ) -> None:
         self._touched.note_nodes(label, (node.key for node in nodes))
         text = cypher.restore_values_text(label, names)
-        for some in _chunks(sorted(nodes, key=lambda node: node.key), _ROWS):
+        for some in _chunks(sorted(nodes, key=lambda node: node.key), _ASKED_AT_ONCE):
             self._write(text, [[*one.key, *(one.values[name] for name in names)] for one in some])
 
     def restore_edges(
@@ -468,11 +469,11 @@ class Neo4jTransaction(_Neo4jReads):
             pairs.setdefault(label, set()).add((source, target))
         for label in sorted(pairs):
             self._touched.note_edges(type_, ((*pair, label) for pair in sorted(pairs[label])))
-            for cleared in _chunks(sorted(pairs[label]), _ROWS):
+            for cleared in _chunks(sorted(pairs[label]), _ASKED_AT_ONCE):
                 text = cypher.clear_pairs_text(type_, label)
                 self._write(text, [[*source, *target] for source, target in cleared])
             given = sorted(by_label.get(label, ()), key=lambda edge: (edge.source, edge.target))
-            for some in _chunks(given, _ROWS):
+            for some in _chunks(given, _ASKED_AT_ONCE):
                 rows = [
                     [*one.source, *one.target, *(one.values.get(name) for name in names)]
                     for one in some
@@ -526,7 +527,7 @@ class Neo4jGraph(_Neo4jReads):
 
     def _ask(self, text: str, version: int | None = None, **parameters: Any) -> list[Any]:
         planned = planned_once(text, version=version)
-        return [row[0] for row in self.client.ask(planned, **parameters)]
+        return [row for record in self.client.ask(planned, **parameters) for row in record[0]]
 
     def _open(self, text: str, **parameters: Any) -> Iterator[neo4j.Record]:
         return self.client.stream(planned_once(text), **parameters)

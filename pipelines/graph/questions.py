@@ -2,7 +2,8 @@
 
 Each text is made once for its label or type and properties, and then always the same, so that the
 database plans it once; every value travels as a parameter. Answers are lists, not maps: names of
-properties are not sent. Every question starts at a unique key or at a named index.
+properties are not sent. What begins with `$rows` returns lists of the rows that its docstring
+tells, however many records they come in. Every question starts at a unique key or at a named index.
 
 The index is named, for a plan made while the graph was empty thinks that the key's index, searched
 by tenant alone, is as good, and is kept while the graph grows. For the same reason ties are decided
@@ -72,6 +73,11 @@ def _returned(columns: Iterable[str]) -> str:
     return f"RETURN [{', '.join(columns)}]"
 
 
+def _together(columns: Iterable[str]) -> str:
+    """All rows of an answer as one list: a record of its own takes longer than what is in it."""
+    return f"WITH [{', '.join(columns)}] AS row RETURN collect(row)"
+
+
 def _node(row: NodeRow, names: Names) -> list[str]:
     """What is returned of a node: [key…, visible, bare, value…]."""
     bare = f"size(keys(n)) = {len(row.key)}"
@@ -91,7 +97,7 @@ def nodes_text(label: str, names: Names) -> str:
     row = NODES[label]
     return (
         f"UNWIND $rows AS k MATCH (n:{label} {{{key_pattern(row.key, 'k')}}}) "
-        f"{_returned(_node(row, names))}"
+        f"{_together(_node(row, names))}"
     )
 
 
@@ -106,7 +112,7 @@ def lock_nodes_text(label: str, names: Names, *, make: bool) -> str:
     return (
         f"UNWIND $rows AS k {'MERGE' if make else 'MATCH'} "
         f"(n:{label} {{{key_pattern(row.key, 'k')}}}){hidden} "
-        f"SET n.lock = true REMOVE n.lock WITH n {_returned(_node(row, names))}"
+        f"SET n.lock = true REMOVE n.lock {_together(_node(row, names))}"
     )
 
 
@@ -127,7 +133,7 @@ def find_text(label: str, by: Names, names: Names) -> str:
         tests.append(f"NOT n:{row.placeholder}")
     return (
         f"UNWIND $rows AS r MATCH (n:{label}) USING INDEX SEEK n:{label}({', '.join(index)}) "
-        f"WHERE {' AND '.join(tests)} {_returned(['r[0]', *_node(row, names)])}"
+        f"WHERE {' AND '.join(tests)} {_together(['r[0]', *_node(row, names)])}"
     )
 
 
@@ -174,9 +180,9 @@ def scan_text(
     order = [f"n.{name}{' DESC' if descending and name in following else ''}" for name, _ in places]
     ordered = [*(f"n.{name}{' DESC' if descending else ''}" for name in index[:depth]), *order]
     return (
-        f"UNWIND $rows AS r RETURN [r[0], COLLECT {{ MATCH (n:{label}) "
+        f"UNWIND $rows AS r RETURN [[r[0], COLLECT {{ MATCH (n:{label}) "
         f"USING INDEX SEEK n:{label}({', '.join(index)}) WHERE {' AND '.join(tests)} "
-        f"WITH n ORDER BY {', '.join(ordered)} LIMIT $limit {_returned(_node(row, names))} }}]"
+        f"WITH n ORDER BY {', '.join(ordered)} LIMIT $limit {_returned(_node(row, names))} }}]]"
     )
 
 
@@ -225,7 +231,7 @@ def edges_text(type_: str, names: Names, by: End, label: str) -> str:
     edge = ", ".join([*ends, *_edge_values(row, "e", names)])
     return (
         f"{start}{left}[e:{type_}]{right}(o:{far.label}) {both}"
-        f"WITH x, collect([{edge}]) AS edges {_returned([*_key(near, 'x'), 'edges'])}"
+        f"WITH x, collect([{edge}]) AS edges {_together([*_key(near, 'x'), 'edges'])}"
     )
 
 
@@ -237,7 +243,7 @@ def between_text(type_: str, names: Names, label: str) -> str:
     return (
         f"UNWIND $rows AS k MATCH (a:{source.label} {{{key_pattern(source.key, 'k')}}}) "
         f"MATCH (b:{target.label} {{{key_pattern(target.key, 'k', len(source.key))}}}) "
-        f"MATCH (a)-[e:{type_}]->(b) {_returned(_edge(source, target, row, names))}"
+        f"MATCH (a)-[e:{type_}]->(b) {_together(_edge(source, target, row, names))}"
     )
 
 
@@ -247,7 +253,7 @@ def degrees_text(type_: str, by: End, label: str) -> str:
     near, _, (left, right) = _ends(type_, by, label)
     return (
         f"UNWIND $rows AS k MATCH (x:{near.label} {{{key_pattern(near.key, 'k')}}}) "
-        f"{_returned([*_key(near, 'x'), f'COUNT {{ (x){left}[:{type_}]{right}() }}'])}"
+        f"{_together([*_key(near, 'x'), f'COUNT {{ (x){left}[:{type_}]{right}() }}'])}"
     )
 
 
@@ -257,11 +263,13 @@ def across_text(type_: str, name: str, by: End, label: str) -> str:
     near, far, (left, right) = _ends(type_, by, label)
     (value,) = _node_values(far, "o", [name])
     visible = f" AND NOT o:{far.placeholder}" if far.placeholder else ""
+    values = (
+        f"COLLECT {{ MATCH (x){left}[:{type_}]{right}(o:{far.label}) "
+        f"WHERE o.{name} IS NOT NULL{visible} RETURN DISTINCT {value} LIMIT $most }}"
+    )
     return (
         f"UNWIND $rows AS k MATCH (x:{near.label} {{{key_pattern(near.key, 'k')}}}) "
-        f"RETURN [{', '.join(_key(near, 'x'))}, COLLECT {{ "
-        f"MATCH (x){left}[:{type_}]{right}(o:{far.label}) WHERE o.{name} IS NOT NULL{visible} "
-        f"RETURN DISTINCT {value} LIMIT $most }}]"
+        f"{_together([*_key(near, 'x'), values])}"
     )
 
 
@@ -313,7 +321,7 @@ def stretch_text(label: str, *, before: bool, within: bool, after: bool, having:
         "UNWIND $rows AS w WITH w, datetime({epochMillis: w[3]}) AS low, "
         f"datetime({{epochMillis: w[5]}}) AS high CALL (w, low, high) {{ {searches} }} "
         f"WITH w[0] AS number, collect([e.{time}.epochMillis, e.{own_id}]) AS members "
-        "RETURN [number, members]"
+        "RETURN [[number, members]]"
     )
 
 
@@ -356,7 +364,7 @@ def nearest_text(label: str, names: Names, k: int, *, filtered: bool) -> str:
         f"UNWIND $rows AS r CALL (r) {{ {search}"
         f"WITH n, r, found WHERE n.{own_id} <> r[1]{hidden} "
         f"RETURN collect([{', '.join([score, *_node(row, names)])}]) AS near }} "
-        "RETURN [r[0], r[1], near]"
+        "RETURN [[r[0], r[1], near]]"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
@@ -10,6 +11,7 @@ from typing import Any, Final, TypeVar
 import numpy
 import numpy.typing
 
+from pipelines.graph.rows import End
 from projections.identity import Link, SessionKey
 from projections.operations import Key
 from projections.schema import EDGES, NODES
@@ -161,6 +163,8 @@ class Tables:
         self.pairs: dict[str, dict[Pair, tuple[Values, ...]]] = {type_: {} for type_ in EDGES}
         self.targets: dict[str, dict[Key, dict[tuple[str, Key], None]]] = {t: {} for t in EDGES}
         self.sources: dict[str, dict[tuple[str, Key], dict[Key, None]]] = {t: {} for t in EDGES}
+        self.parallel: dict[str, Counter[Key | tuple[str, Key]]] = {t: Counter() for t in EDGES}
+        """Edges beside the first one of a pair, by the places of `targets` and of `sources`."""
         self.chains: dict[str, dict[SessionKey, list[Link]]] = {
             label: {} for label, row in NODES.items() if CHAIN in row.indexes
         }
@@ -205,8 +209,22 @@ class Tables:
             del table[pair]
             _take_out(targets, source, (label, target))
             _take_out(sources, (label, target), source)
+        if more := max(len(copies), 1) - max(len(before), 1):
+            for place in (source, (label, target)):
+                self.parallel[type_][place] += more
         if log:
             self.undo.append(lambda: self._place_pair(type_, pair, before, log=False))
+
+    def degree(self, type_: str, label: str, key: Key, by: End) -> int:
+        """How many edges of a type a node has at the end `by`; `label` is its own."""
+        parallel, degree = self.parallel[type_], 0
+        if by is not End.TARGET:
+            degree += len(self.targets[type_].get(key, ())) + parallel[key]
+        if by is not End.SOURCE:
+            degree += len(self.sources[type_].get((label, key), ())) + parallel[label, key]
+        if by is End.EITHER:
+            degree -= len(self.pairs[type_].get((key, label, key), ()))  # counted at both
+        return degree
 
     def pairs_at(self, type_: str, label: str, key: Key) -> list[Pair]:
         """All pairs of a type that a node is an end of, on either side."""
@@ -255,12 +273,12 @@ class Tables:
     ) -> None:
         if label in self.chains:
             self._index_chain(label, key, before, after)
-        for names, index in _of_label(self.found_by, label):
+        for names, index in _moved(self.found_by, label, before, after):
             if before is not None:
                 _discard(index, _picked(before, names), key)
             if after is not None:
                 index.setdefault(_picked(after, names), set()).add(key)
-        for _, order in _of_label(self.orders, label):
+        for _, order in _moved(self.orders, label, before, after):
             if before is not None:
                 order.drop(key, before)
             if after is not None:
@@ -325,11 +343,23 @@ def _take_out(index: dict[Any, dict[Any, None]], place: Any, member: Any) -> Non
         del index[place]
 
 
-def _of_label(
-    indexes: Mapping[tuple[str, tuple[str, ...]], Index], label: str
+def _moved(
+    indexes: Mapping[tuple[str, tuple[str, ...]], Index],
+    label: str,
+    before: StoredNode | None,
+    after: StoredNode | None,
 ) -> Iterator[tuple[tuple[str, ...], Index]]:
-    """The indexes of a label, each with the names of its properties."""
-    return ((names, index) for (indexed, names), index in indexes.items() if indexed == label)
+    """The indexes of a label in which a node has another place than before, each with its names.
+
+    In a sorted list of all nodes the same place would be made free and taken again.
+    """
+    for (indexed, names), index in indexes.items():
+        if indexed == label and not (
+            before is not None
+            and after is not None
+            and _picked(before, names) == _picked(after, names)
+        ):
+            yield names, index
 
 
 def _discard(index: dict[tuple[Any, ...], set[Key]], place: tuple[Any, ...], key: Key) -> None:

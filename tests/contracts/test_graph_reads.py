@@ -19,6 +19,7 @@ from projections.operations import (
     MergeNode,
     Operation,
     Operations,
+    RemoveEdge,
 )
 from projections.schema import (
     CAUSED_BY,
@@ -410,6 +411,9 @@ def test_degrees_count_edges(graph: Graph) -> None:
     assert graph.degrees(CAUSED_BY.type, wanted) == {a: 3, b: 0, c: 0, d: 0}
     assert graph.degrees(CAUSED_BY.type, wanted, by=End.TARGET) == {a: 0, b: 2, c: 1, d: 0}
     assert graph.degrees(SIMILAR_TO.type, wanted, by=End.EITHER) == {a: 1, b: 2, c: 1, d: 1}
+    put(graph, RemoveEdge(type=CAUSED_BY.type, source=a, target=b))  # the one that is direct
+    assert graph.degrees(CAUSED_BY.type, wanted) == {a: 2, b: 0, c: 0, d: 0}
+    assert graph.degrees(CAUSED_BY.type, wanted, by=End.TARGET) == {a: 0, b: 1, c: 1, d: 0}
 
 
 def test_what_stands_across_edges_is_told_once(graph: Graph) -> None:

@@ -30,8 +30,9 @@ from pipelines.operations.passes.source_events import slim_events
 
 KNOWN_EVENTS = 50_000
 """Events of sessions that are kept in memory (some 30 MB), lest neighbours be read again and
-again.
+again. What a session is compared by takes as much as an event for each TRAITS_AN_EVENT entities.
 """
+TRAITS_AN_EVENT = 10
 RUN_EVENTS = 5_000
 """Events of neighbours that are read for sessions that are decided about together."""
 READ_EVENTS = 2_000
@@ -47,10 +48,16 @@ Mentioning = Mapping[str, Collection[str]]
 
 
 class Known(NamedTuple):
-    """A session as far as others are concerned; its events without their words."""
+    """A session as far as others are concerned.
+
+    Attributes:
+        profile: what it is compared by.
+        events: without their words; empty of one that changed, for its boosts are found in its own
+            turn alone.
+    """
 
     profile: SessionProfile
-    events: tuple[SourceEvent, ...]
+    events: tuple[SourceEvent, ...] = ()
 
 
 class Surroundings(NamedTuple):
@@ -125,7 +132,9 @@ class SurroundingsReader:
             page: sessions that changed, and all events that each retains, at least one.
         """
         self._visited |= page.keys()
-        page_sessions = {one: self._known.keep(one, events) for one, events in page.items()}
+        page_sessions = {one: _known(events) for one, events in page.items()}
+        for own_id, session in page_sessions.items():
+            self._known.keep(own_id, session._replace(events=()))
         mentioning = related.mentioning(
             self._graph,
             self._tenant,
@@ -144,8 +153,8 @@ class SurroundingsReader:
         }
         for run in self._known.runs(near, page_sessions, states):
             sessions = page_sessions | self._known.read(
-                [session for some in run for session in sorted(some.sessions)],
-                page_sessions,
+                [one for some in run for one in sorted(some.sessions - page_sessions.keys())],
+                changed,
                 states,
             )
             yield from self._surroundings(
@@ -253,18 +262,14 @@ class _KnownSessions:
         self._graph = graph
         self._tenant = tenant
         self._known: OrderedDict[str, Known] = OrderedDict()
-        self._events = 0
+        self._size = 0
 
-    def keep(self, session_id: str, events: Sequence[SourceEvent]) -> Known:
-        """Keep a session, of which all events are given, in place of what was known of it."""
-        session = Known(session_profile(events), tuple(map(slim, events)))
-        before = self._known.pop(session_id, None)
-        self._events += len(events) - (len(before.events) if before else 0)
+    def keep(self, session_id: str, session: Known) -> None:
+        """Keep a session in place of what was known of it."""
+        self._size += _size(session) - _size(self._known.pop(session_id, None))
         self._known[session_id] = session
-        while self._events > KNOWN_EVENTS and len(self._known) > 1:
-            _, gone = self._known.popitem(last=False)
-            self._events -= len(gone.events)
-        return session
+        while self._size > KNOWN_EVENTS and len(self._known) > 1:
+            self._size -= _size(self._known.popitem(last=False)[1])
 
     def runs(
         self,
@@ -294,16 +299,33 @@ class _KnownSessions:
         changed: Collection[str],
         states: Mapping[str, SessionState],
     ) -> dict[str, Known]:
-        """Those of other sessions than one's own that retain anything."""
-        wanted = [one for one in dict.fromkeys(session_ids) if one not in changed]
-        others = {one: self._known[one] for one in wanted if one in self._known}
-        for part in _parts([one for one in wanted if one not in others], states):
-            read = slim_events(self._graph, self._tenant, part)
-            others |= {one: self.keep(one, events) for one, events in read.items()}
-        for session_id in others:
-            if session_id in self._known:
+        """Those of sessions that retain anything; those that changed without their events."""
+        others: dict[str, Known] = {}
+        missing: list[str] = []
+        for session_id in dict.fromkeys(session_ids):
+            session = self._known.get(session_id)
+            if session is not None and (session.events or session_id in changed):
+                others[session_id] = session
                 self._known.move_to_end(session_id)
+            else:
+                missing.append(session_id)
+        for part in _parts(missing, states):
+            for session_id, events in slim_events(self._graph, self._tenant, part).items():
+                whole = _known(events)
+                others[session_id] = whole._replace(events=()) if session_id in changed else whole
+                self.keep(session_id, others[session_id])
         return others
+
+
+def _known(events: Sequence[SourceEvent]) -> Known:
+    return Known(session_profile(events), tuple(map(slim, events)))
+
+
+def _size(session: Known | None) -> int:
+    """What a session takes in memory, in events."""
+    if session is None:
+        return 0
+    return len(session.events) + 1 + len(session.profile.entities) // TRAITS_AN_EVENT
 
 
 def _changing(session: Known, mentioning: Mentioning, changed: Sequence[SourceEvent]) -> list[str]:

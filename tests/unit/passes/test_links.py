@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pytest
 
 from consolidation.links import session_profile
 from consolidation.sources import SourceEvent
+from pipelines.graph.port import Reads
 from pipelines.operations.passes import sessions as pages
 from pipelines.operations.passes import surroundings as runs
 from pipelines.operations.passes.run import Pass
@@ -237,6 +240,26 @@ def test_how_much_is_read_at_once_changes_no_decision(
     live.mention(91, "GV1N64")
     second = decided(live)
     assert (len(second) > 6, alone(live)) == (True, second)
+
+
+def test_sessions_that_changed_are_read_once_for_all_their_neighbours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    live = Passing()
+    live.take_in(*sessions(4, 20))
+    for number in (1, 2, 3, 4):
+        live.mention(number, "GV1N64")
+    read: list[str] = []
+
+    def noted(graph: Reads, tenant: str, ids: Collection[str]) -> dict[str, list[SourceEvent]]:
+        read.extend(ids)
+        return slim_events(graph, tenant, ids)
+
+    monkeypatch.setattr(pages, "SESSIONS_AT_ONCE", 1)
+    monkeypatch.setattr(runs, "KNOWN_EVENTS", 40)  # of two sessions
+    monkeypatch.setattr(runs, "slim_events", noted)
+    assert live.run().links_written == 4
+    assert (len(read), len(set(read))) == (3, 3)  # all but the first, which is read for itself
 
 
 def test_a_session_is_to_others_what_it_is_to_itself(live: Passing) -> None:
