@@ -39,6 +39,13 @@ _AS_A_RULE: Final = re.compile(
     re.IGNORECASE,
 )
 """What is so in general is promised to nobody."""
+_HEEDED: Final = re.compile(
+    r"(?:(?<!\w)(?:will|shall)|['\u2019]ll)\s+(?:\w+\s+)?(?:keep|stick|remember|respect|honou?r|heed|"
+    r"go\s+by|abide|note|bear|follow|observe|mind)(?!\w)(?:\s+\w+){0,2}?"
+    r"\s+(?:that|it|this|so)(?:\s+in\s+mind)?\W*$",
+    re.IGNORECASE,
+)
+"""That a wish is heard is no task of its own: "I will keep to that"."""
 
 
 def promised_in(text: str) -> str | None:
@@ -50,7 +57,8 @@ def promised_in(text: str) -> str | None:
     told = [
         sentence
         for sentence in sentences
-        if sentence and not (sentence.endswith("?") or _AS_A_RULE.search(sentence))
+        if sentence
+        and not (sentence.endswith("?") or _AS_A_RULE.search(sentence) or _HEEDED.search(sentence))
     ]
     for pattern in (_WILL, _SOON, _TO_COME):
         if promising := [one for one in told if pattern.search(one)]:

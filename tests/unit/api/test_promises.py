@@ -37,6 +37,10 @@ from api.retrieval.ranking import Ranked
         ("As a rule we will answer within a week.", None),
         ("Shall I open it, or will you?", None),
         ("The glaze is blue.", None),
+        ("Absolutely, we'll stick to that.", None),
+        ("Noted, I will keep that in mind.", None),
+        ("Of course, I will respect it.", None),
+        ("I'll follow up on it tomorrow.", "I'll follow up on it tomorrow."),
     ],
 )
 def test_the_sentences_that_promise_are_told(said: str, promised: str | None) -> None:
