@@ -144,7 +144,7 @@ def likely(text: str, rows: Mapping[Row, float], model: Forms | None = None) -> 
     """
     model = model or forms()
     grams = grams_of(tokens_of(text)) | rows_grams(rows)
-    held = [model.grams[gram] for gram in grams if gram in model.grams]
+    held = sorted(model.grams[gram] for gram in grams if gram in model.grams)  # summed alike
     scores = model.weights[held].sum(axis=0) + model.bias
     shares = numpy.exp(scores - scores.max())
     return dict(zip(model.operators, (shares / shares.sum()).tolist(), strict=True))
