@@ -196,14 +196,12 @@ def outcomes_of(events: Mapping[str, Node]) -> dict[Any, Node]:
     """
     outcomes: dict[Any, Node] = {}
     waiting: dict[Any, str] = {}
-    for node in sorted(events.values(), key=lambda one: one.provenance.occurred_at or ""):
-        told = node.attributes
-        if told.get("kind") not in (EventKind.CALL, *_OUTCOMES):
-            continue
-        of_tool = (node.provenance.session_id, told.get("tool_name"))
-        if told["kind"] == EventKind.CALL:
+    for node in sorted(events.values(), key=lambda node: node.provenance.occurred_at or ""):
+        kind, parent = (node.attributes.get(name) for name in ("kind", "parent_event_id"))
+        of_tool = (node.provenance.session_id, node.attributes.get("tool_name"))
+        if kind == EventKind.CALL:
             waiting[of_tool] = node.node_id
-        elif (call := told.get("parent_event_id") or waiting.pop(of_tool, None)) is not None:
+        elif kind in _OUTCOMES and (call := parent or waiting.pop(of_tool, None)) is not None:
             outcomes[call] = node
     return outcomes
 

@@ -349,12 +349,11 @@ def _handed_to(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
     if first is None or not asks:
         return None
     for node in shown.events.values():
-        if node.provenance.session_id != first.provenance.session_id or node.attributes.get(
-            "tool_name"
-        ):
+        is_beside = node.provenance.session_id == first.provenance.session_id
+        if not is_beside or node.attributes.get("tool_name"):
             continue
-        said = {field.words: field.value for field in fields_of(node, shown)}
-        giver, taker = said.get(("from",)), said.get(("to",))
+        values = {field.words: field.value for field in fields_of(node, shown)}
+        giver, taker = values.get(("from",)), values.get(("to",))
         if taker and giver and giver == node.provenance.agent_id:
             return Value(taker, [node.node_id, *evidence])
     return None

@@ -157,9 +157,8 @@ def signs_of(told: Sequence[Token], words: frozenset[str]) -> Iterator[tuple[str
         *(token.form if _is_plain(token.form, words) else UNKNOWN for token in told),
         *(_END, _END),
     ]
-    for first, second, word, fourth, fifth in zip(
-        row, row[1:], row[2:], row[3:], row[4:], strict=False
-    ):
+    for place in range(2, len(row) - 2):
+        first, second, word, fourth, fifth = row[place - 2 : place + 3]
         yield (
             f"= {word}",
             f"- {second}",
