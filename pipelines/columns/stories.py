@@ -305,8 +305,8 @@ class _Telling:
             # `ship_part` makes a promise of a part good, `model.deploy` one that says to deploy it
             by_object = any(word != first_word(name) for word in objects_of(name))
             named = texts.counts(sorted(words - verbs if by_object else words), rows) > 0
-            by_tool: Bits = named.all(axis=1) & named.any(axis=1)
-            by_verb: Bits = (texts.counts(sorted(verbs), rows) > 0).all(axis=1)
+            by_tool = numpy.asarray(named.all(axis=1) & named.any(axis=1))
+            by_verb = numpy.asarray((texts.counts(sorted(verbs), rows) > 0).all(axis=1))
             done = acts[table["tool"][acts] == tool]
             for place in numpy.flatnonzero((by_tool | by_verb) & ~fulfilled).tolist():
                 same = done[table["user"][done] == users[place]]
