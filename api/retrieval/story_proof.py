@@ -162,7 +162,8 @@ def _of_somebody(
     if operator is Operator.SIMILAR and plan.quoted and stories.failed[order[0]]:
         alike = order[numpy.isin(order, _alike(stories, features, terms, int(order[0])))]
         order = _in_front(with_what_helped(stories, features, alike), order)
-    return Proof(order, order[:1])
+    is_known = operator is Operator.CAUSE and _is_behind_what_is_named(stories, int(order[0]))
+    return Proof(order, order[:1], is_known=is_known or None)
 
 
 def _of_promises(
@@ -243,6 +244,18 @@ def _of_cause(stories: Stories, features: Features, terms: StoryTerms, *, order:
         return Proof(order, order[:1])
     proving = numpy.concatenate([order[:1], behind])
     return Proof(_in_front(proving, order), proving)
+
+
+def _is_behind_what_is_named(stories: Stories, cause: int) -> bool:
+    """Whether an event stands behind a failure that says each identifier of the question.
+
+    The judge would look at what the event says itself, and what another session changed says
+    nothing of the failure.
+    """
+    failure = int(stories.leads_to[cause])
+    if failure < 0 or stories.failed[cause] or not stories.holds.shape[1]:
+        return False
+    return bool(stories.holds[failure].all())
 
 
 def _of_value(

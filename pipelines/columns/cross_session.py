@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final
@@ -12,6 +13,8 @@ from pipelines.columns.listing import failures, numbers_of_kinds
 from pipelines.columns.tables import NOBODY
 from pipelines.columns.view import View
 
+_IDENTIFIER: Final = re.compile(r"\d|[^\W\d_][._][^\W\d_]")
+"""A name with a digit, or of parts: `queue.limit`."""
 MAX_STEPS: Final = 5
 """From a failure to a cause."""
 MAX_CAUSES: Final = 100
@@ -96,7 +99,7 @@ class _Blaming:
         named = {
             thing
             for thing, _ in tenant.mentions.targets(failure)
-            if any(map(str.isdigit, names[thing].canonical_name or ""))
+            if _IDENTIFIER.search(names[thing].canonical_name or "")
         }
         called = set() if call is None else {thing for thing, _ in tenant.mentions.targets(call)}
         return named - called

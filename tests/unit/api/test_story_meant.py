@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC
 from typing import Any
 
+import pytest
+
 from api.retrieval.plan import plan_of
 from api.retrieval.story_answer import story_answer
 from api.retrieval.story_result import StoryAnswer
@@ -57,6 +59,19 @@ def test_why_tells_what_another_session_decided_next() -> None:
     asked.add(1, "call", "TL-20", tool="lend_telescope")
     asked.add(1, "failure", "denied by ST-4", tool="lend_telescope")
     assert asked.answer().evidence == ["2", "0"]
+
+
+@pytest.mark.parametrize(
+    ("held", "is_known"), [("E-77 of kiln 4", True), ("E-78 of kiln 4", False)]
+)
+def test_what_is_behind_a_failure_that_is_named_is_known(held: str, *, is_known: bool) -> None:
+    asked = Asked("What is the root cause of the E-77 of kiln 4?")
+    asked.add(0, "other", "heat 900 to 700", type="config.changed", leads_to=2, minute=1)
+    asked.add(1, "call", "kiln 4", tool="fire_pot", minute=60)
+    asked.add(1, "failure", f"{code} of kiln 4", tool="fire_pot", minute=61)
+    answer = asked.answer()
+    assert answer.order[0] == "0"
+    assert (answer.confidence >= 0.9) is is_known
 
 
 def test_what_is_was_not_set_by_an_attempt_that_failed() -> None:

@@ -34,6 +34,11 @@ def test_the_last_act_about_what_is_blamed_stands_behind_a_failure() -> None:
     assert behind(*events) == {3: 7}
 
 
+def test_a_name_of_parts_is_blamed_and_a_word_is_not() -> None:
+    assert behind(*stop("a", "=queue.limit"), *failing("queue.limit")) == {1: 3}
+    assert behind(*stop("a", "=queue"), *failing("queue")) == {}
+
+
 def test_what_the_call_named_is_not_blamed() -> None:
     assert behind(*stop("a", "=st-4"), *failing("st-4", asked=("st-4",))) == {}
 
