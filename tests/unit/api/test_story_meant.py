@@ -61,10 +61,8 @@ def test_why_tells_what_another_session_decided_next() -> None:
     assert asked.answer().evidence == ["2", "0"]
 
 
-@pytest.mark.parametrize(
-    ("held", "is_known"), [("E-77 of kiln 4", True), ("E-78 of kiln 4", False)]
-)
-def test_what_is_behind_a_failure_that_is_named_is_known(held: str, *, is_known: bool) -> None:
+@pytest.mark.parametrize(("code", "is_known"), [("E-77", True), ("E-78", False)])
+def test_what_is_behind_a_failure_that_is_named_is_known(code: str, *, is_known: bool) -> None:
     asked = Asked("What is the root cause of the E-77 of kiln 4?")
     asked.add(0, "other", "heat 900 to 700", type="config.changed", leads_to=2, minute=1)
     asked.add(1, "call", "kiln 4", tool="fire_pot", minute=60)
