@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from api.retrieval.plan_phrases import ROWS
 from api.retrieval.query_terms import MAX_SEARCHED_CHARACTERS
-from api.retrieval.question_forms import likely, without_asking
+from api.retrieval.question_forms import SURELY_BELOW, likely, without_asking
 from api.retrieval.time_spans import TimeSpan
 from api.retrieval.time_windows import Window, exact_windows
 from projections.events import LAST_MS
@@ -131,7 +131,7 @@ class _Row(NamedTuple):
 
 _DECIDES: Final = 1.15
 """Strength of a row that decides alone."""
-_LIKELY: Final = ((0.0, 0.3), (0.95, 0.35), (1.0, 0.5), (_DECIDES, 0.65))
+_LIKELY: Final = ((0.0, 0.35), (0.95, 0.35), (1.0, 0.5), (_DECIDES, 0.65))
 """How likely what was learned must be to count, against a row of up to that strength."""
 _GAP: Final = re.compile(r"\.\*\??")
 
@@ -278,10 +278,18 @@ _WITHOUT_TIME: Final = frozenset((Operator.OPEN, Operator.FAILURES))
 """Operators that are asked for in whole sentences, to which a time may be added."""
 _NEEDED: Final = {
     Operator.SIMILAR: re.compile(r"\d|[:\"\u201c`_]|(?i:\b(?:error|exception|fail\w*)\b)"),
-    Operator.OPEN: re.compile(r"^(?!\W*\S*\d\S*\W*(?:what(?:['\u2019]s|\s+is)\s+\w+\W*)?$)"),
+    Operator.OPEN: re.compile(
+        r"(?i)(?<!\w)(?:open|pending|outstanding|left|remain\w*|still|due|undone|wait\w*|un[a-z]+ed|"
+        r"incomplete|to-?dos?|backlog|loose|hanging|dangling|stuck|progress|yet|not|never|over|"
+        r"finish\w*|clos\w+|complet\w+|done|clear\w*|settle\w*|resolv\w+)(?!\w)"
+    ),
+    Operator.LAST: re.compile(
+        r"(?i)(?<!\w)(?:last|latest|newest|recent\w*|final|closing|parting|words?|messages?|said|says?|"
+        r"wr[io]te\w*|written|heard?|told|tell|sent|mail|texts?|quote|lines?|repl\w+|note)(?!\w)"
+    ),
 }
-"""What a question must have to be read so without a row: an error has a number or a mark; what
-is only called by an identifier is looked up."""
+"""What a question must have to be read so without a row: an error has a number or a mark, what is
+open is said to be so, the last words are words."""
 _OF_LENGTH: Final = (Operator.TIME, Operator.LESSON)
 _OF_A_TIME: Final = frozenset((Operator.WINDOW, Operator.VALUE_AT))
 
@@ -339,9 +347,10 @@ def _timeless(text: str, spans: tuple[Window, ...]) -> str:
 def _topic(text: str, timeless: str, operator: Operator) -> str:
     """The text without what says how it is asked, and without what says when."""
     left = _without(timeless, operator)
-    is_row = left != timeless
-    if operator is not Operator.SEARCH and (not is_row or operator is Operator.VALUE):
-        left = without_asking(left, timeless)  # no row told all of how it is asked
+    if left == timeless and operator is not Operator.SEARCH:  # no row told how it is asked
+        left = without_asking(left, timeless)
+    elif operator is Operator.VALUE:  # a row told a part of it
+        left = without_asking(left, timeless, below=SURELY_BELOW)
     if operator is Operator.VALUE_BEFORE:
         left = _AT_THE_END.sub("", left)
     for chosen in (left, timeless, text):

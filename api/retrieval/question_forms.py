@@ -25,8 +25,8 @@ TABLE: Final = "question_forms.json"
 LONGEST_GRAM: Final = 3
 NUMBER, NAME, UNKNOWN, QUOTE = "0", "A", "?w", "Q"
 """Stand for a word with a digit, one with a capital letter, one of no phrasing, what is quoted."""
-ASKS_BELOW: Final = -2.0
-"""Weight of a word below which it says how a question asks, and not what about."""
+ASKS_BELOW, SURELY_BELOW = -2.0, -3.0
+"""Weights of a word below which it says how a question asks, and not what about."""
 _START, _END = "^", "$"
 _QUOTED: Final = re.compile(r"[\"\u201c\u201e\u00ab`].{6,}?[\"\u201d\u201c\u00bb`]", re.DOTALL)
 _TOKEN: Final = re.compile(r"[^\W\d_]+(?:['\u2019][^\W\d_]+)*|\S*\d\S*|[?:;,.!\u2013\u2014\"-]")
@@ -175,20 +175,23 @@ def _is_plain(form: str, words: frozenset[str]) -> bool:
     return form in words or form in (NUMBER, NAME, QUOTE)
 
 
-def without_asking(part: str, text: str, model: Forms | None = None) -> str:
+def without_asking(
+    part: str, text: str, model: Forms | None = None, *, below: float = ASKS_BELOW
+) -> str:
     """A part of a question without the words that say how it asks; empty: all do.
 
     Args:
         part: of the question.
         text: the whole question, which tells what each word stands among.
         model: None: that of the table.
+        below: the weight below which a word asks.
     """
     model = model or forms()
     told = tokens_of(text)
     asks: dict[str, bool] = {}
     for token, signs in zip(told, signs_of(told, model.words), strict=True):
         weight = model.topic_bias + sum(model.topic.get(sign, 0.0) for sign in signs)
-        asks[token.form] = asks.get(token.form, True) and weight < ASKS_BELOW
+        asks[token.form] = asks.get(token.form, True) and weight < below
     left, last = "", 0
     for token in tokens_of(part):
         if asks.get(token.form, False):

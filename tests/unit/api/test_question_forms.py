@@ -77,6 +77,27 @@ def test_no_pattern_has_to_know_how_a_question_is_put(question: str, operator: s
     assert plan_of(question, NOW_MS).operator == operator
 
 
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Which agents are there?",
+        "Which glazes do I like?",
+        "What batch size did T-4 use in the end?",
+        "In which currency do I want prices?",
+        "Is there a kiln that bites strangers?",
+    ],
+)
+def test_a_plain_question_of_content_stays_one(question: str) -> None:
+    assert plan_of(question, NOW_MS).operator == "search"
+
+
+def test_what_a_value_is_called_is_not_taken_for_how_it_is_asked_for() -> None:
+    assert "stage" in plan_of("In which stage is DP-3?", NOW_MS).topic
+    topic = plan_of("Can you tell me what the glaze of Ada is at the moment?", NOW_MS).topic
+    assert "glaze" in topic
+    assert "tell" not in topic
+
+
 def test_a_value_of_a_time_that_is_over_is_asked_for_as_of_then() -> None:
     plan = plan_of("Suppose it is 16 November: what's the kiln of Ada?", NOW_MS)
     assert plan.operator == "value_at"
