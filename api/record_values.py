@@ -36,6 +36,7 @@ from api.record_reading import (
 )
 from api.retrieval.plan import Operator, Plan
 from api.retrieval.story_terms import VALUES
+from api.schemas import Node
 from enrichment.event_kinds import EventKind
 from enrichment.stems import same_root, stem_in, stems_of, telling_stems_of, words_in
 from enrichment.vocabulary import word_set
@@ -344,19 +345,25 @@ _HANDING: Final = re.compile(
 
 def _handed_to(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
     """Who got it, by a record in the session of the first event that says from whom to whom."""
-    first = shown.events.get(evidence[0]) if evidence else None
-    asks = _HANDED.search(plan.timeless) is not None and _HANDING.search(plan.timeless) is None
-    if first is None or not asks:
+    if _HANDED.search(plan.timeless) is None or _HANDING.search(plan.timeless) is not None:
         return None
-    for node in shown.events.values():
-        is_beside = node.provenance.session_id == first.provenance.session_id
-        if not is_beside or node.attributes.get("tool_name"):
+    for node in _of_its_session(evidence, shown):
+        if node.attributes.get("tool_name"):
             continue
         values = {field.words: field.value for field in fields_of(node, shown)}
         giver, taker = values.get(("from",)), values.get(("to",))
         if taker and giver and giver == node.provenance.agent_id:
             return Value(taker, [node.node_id, *evidence])
     return None
+
+
+def _of_its_session(evidence: list[str], shown: Shown) -> list[Node]:
+    """What is shown of the session of the first event."""
+    first = shown.events.get(evidence[0]) if evidence else None
+    if first is None:
+        return []
+    session = first.provenance.session_id
+    return [node for node in shown.events.values() if node.provenance.session_id == session]
 
 
 _AGREEING: Final = frozenset(
@@ -385,11 +392,9 @@ def _agreed(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
     The outcome of another tool, in the session of the first event, names one person: `granted_by`,
     `signatory`, or a role such as `approver`.
     """
-    first = shown.events.get(evidence[0]) if evidence else None
-    if first is None or _AGREEING.isdisjoint(stems_of(plan.topic.replace("-", ""))):
+    if _AGREEING.isdisjoint(stems_of(plan.topic.replace("-", ""))):
         return None
-    session = first.provenance.session_id
-    told = [node for node in shown.events.values() if node.provenance.session_id == session]
+    told = _of_its_session(evidence, shown)
     refusing = {node.attributes.get("tool_name") for node in told if has_failed(node)}
     for node in told:
         tool = node.attributes.get("tool_name")

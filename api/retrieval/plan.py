@@ -1,7 +1,8 @@
 """What kind of thing a question asks for: the operator that answers it, and what limits it. Pure.
 
-One row of `PHRASES` is a way to ask for an operator. The strongest row that a question matches
-decides; of equally strong ones the first. What the row matched says how it is asked and not what
+One row of `ROWS` is a way to ask for an operator. The strongest row that a question matches decides
+if it is strong, of equally strong ones the first; of others `question_forms` says how likely each
+operator is, with the rows that match as evidence. What matched says how it is asked and not what
 about, so it is left out of the topic, which is what an answer is searched by.
 
 Times are found by `time_spans`, intents (which edges lead on) by `intent`; both are part of a plan.
@@ -81,6 +82,9 @@ class Operator(StrEnum):
     """A session as a whole."""
 
 
+_ALL: Final = frozenset(Operator)
+
+
 class Plan(NamedTuple):
     """What a question asks for.
 
@@ -131,7 +135,7 @@ class _Row(NamedTuple):
 
 _DECIDES: Final = 1.15
 """Strength of a row that decides alone."""
-_LIKELY: Final = ((0.0, 0.35), (0.95, 0.35), (1.0, 0.5), (_DECIDES, 0.65))
+_LIKELY: Final = ((0.95, 0.35), (1.0, 0.5), (_DECIDES, 0.65))
 """How likely what was learned must be to count, against a row of up to that strength."""
 _GAP: Final = re.compile(r"\.\*\??")
 
@@ -303,7 +307,7 @@ def _asked(
     weighed by what was learned from phrasings: a row that matches part of a question may mislead.
     """
     matching = rows_matching(text)
-    allowed = frozenset(Operator) - besides - (frozenset() if has_time else _OF_A_TIME)
+    allowed = _ALL - besides - (frozenset() if has_time else _OF_A_TIME)
     strengths = {one: strength for one, strength in matching.items() if one in allowed}
     if timeless != text:  # whole sentences, to which a time may be added
         strengths |= rows_matching(timeless, of=_WITHOUT_TIME & allowed)
@@ -313,16 +317,14 @@ def _asked(
         shares = likely(text, matching)
         learned = max(allowed, key=lambda operator: shares[operator])
         least = next(share for bound, share in _LIKELY if strength <= bound)
-        lacks = _NEEDED.get(learned)
-        is_meant = lacks is None or lacks.search(text) is not None
+        needed = _NEEDED.get(learned)
+        is_meant = needed is None or needed.search(text) is not None
         if shares[learned] >= least and is_meant and learned not in (best, Operator.SEARCH):
             return learned, shares[learned]
     return best, min(1.0, strength)
 
 
-def rows_matching(
-    text: str, *, of: Collection[Operator] = tuple(Operator)
-) -> dict[Operator, float]:
+def rows_matching(text: str, *, of: Collection[Operator] = _ALL) -> dict[Operator, float]:
     """The strength of the strongest row of each operator that a question matches.
 
     They stand in the order of the table, so that of equally strong ones the first is met first.

@@ -17,8 +17,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy
 import orjson
-
-from pipelines.columns.records import Array
+from numpy.typing import NDArray
 
 Row = TypeVar("Row", bound=str)
 TABLE: Final = "question_forms.json"
@@ -56,8 +55,8 @@ class Forms(NamedTuple):
 
     operators: tuple[str, ...]
     grams: Mapping[str, int]
-    weights: Array
-    bias: Array
+    weights: NDArray[Any]
+    bias: NDArray[Any]
     words: frozenset[str]
     topic: Mapping[str, float]
     topic_bias: float

@@ -13,8 +13,6 @@ import argparse
 import importlib
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,7 +23,7 @@ import orjson
 
 from pipelines.local.data_folder import read_holder
 from tests.bench.ranker.world import DATA
-from tests.bench.small import Edition
+from tests.bench.small import own_edition
 
 OWN: Final = ("clinic", "freight")
 OF_THE_SET: Final = ("support", "coding")
@@ -51,10 +49,10 @@ def judge(name: str, folder: Path) -> None:
     make(name, folder / "set")
     questions, results = folder / "set/questions.jsonl", folder / "results.jsonl"
     tenants = sorted({orjson.loads(line)["tenant"] for line in questions.read_bytes().splitlines()})
-    with held(Edition(folder)) as edition:
-        edition.run("import", str(folder / "set/events.jsonl"), "--format", "events", "--wait")
+    with own_edition(name) as edition:
+        edition.fill(map(orjson.loads, (folder / "set/events.jsonl").read_bytes().splitlines()))
         edition.run("consolidate")
-        where = read_holder(folder / "data")
+        where = read_holder(edition.folder / "data")
         assert where is not None
         access = ["--url", where["api_url"], "--key-file", where["api_key_file"]]
         everyone = ["--all-users", '{"user_id": "*"}']
@@ -86,16 +84,6 @@ def _module(name: str) -> ModuleType:
         slot: tuple(spec) if isinstance(spec[0], int) else spec for slot, spec in slots.items()
     }
     return module
-
-
-@contextmanager
-def held(edition: Edition) -> Iterator[Edition]:
-    """An edition that is there, and then is not."""
-    edition.run("up", "--small", "--detach")
-    try:
-        yield edition
-    finally:
-        edition.run("down")
 
 
 def script(name: str, *words: object) -> None:

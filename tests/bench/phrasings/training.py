@@ -24,6 +24,7 @@ from api.retrieval.question_forms import (
     signs_of,
     tokens_of,
 )
+from tests.bench.adam import Adam
 
 Array = Any
 FOLDER: Final = Path(__file__).parent
@@ -201,43 +202,32 @@ def _is_inside(token: Token, topics: Sequence[tuple[int, int]]) -> bool:
     return any(start <= token.start < end for start, end in topics)
 
 
-class _Adam:
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        self.values = numpy.zeros(shape, dtype=numpy.float32)
-        self._mean, self._square = numpy.zeros_like(self.values), numpy.zeros_like(self.values)
-        self._step = 0
-
-    def down(self, gradient: Array, rate: float) -> None:
-        self._step += 1
-        self._mean += 0.1 * (gradient - self._mean)
-        self._square += 0.001 * (gradient**2 - self._square)
-        mean = self._mean / (1 - 0.9**self._step)
-        square = self._square / (1 - 0.999**self._step)
-        self.values -= rate * mean / (numpy.sqrt(square) + 1e-8)
-
-
 def _fitted(matrix: Array, wanted: Array, worth: Array, epochs: int) -> tuple[Array, Array]:
     """Weights and bias of a softmax."""
-    chance, rate = numpy.random.default_rng(0), RATE
-    weights, bias = _Adam((matrix.shape[1], wanted.shape[1])), _Adam((wanted.shape[1],))
+    chance = numpy.random.default_rng(0)
+    weights, bias = (
+        Adam(shape, RATE, numpy.float32)
+        for shape in ((matrix.shape[1], wanted.shape[1]), (wanted.shape[1],))
+    )
     for _ in range(epochs):
         order = chance.permutation(len(matrix))
         for start in range(0, len(order), BATCH):
             batch = order[start : start + BATCH]
-            scores = matrix[batch] @ weights.values + bias.values
+            scores = matrix[batch] @ weights.weights + bias.weights
             shares = numpy.exp(scores - scores.max(axis=1, keepdims=True))
             shares /= shares.sum(axis=1, keepdims=True)
             off = (shares - wanted[batch]) * worth[batch, None] / len(batch)
-            weights.down(matrix[batch].T @ off + PENALTY * weights.values, rate)
-            bias.down(off.sum(axis=0), rate)
-        rate *= COOLING
-    return weights.values, bias.values
+            weights.down(matrix[batch].T @ off + PENALTY * weights.weights)
+            bias.down(off.sum(axis=0))
+        for fit in (weights, bias):
+            fit.rate *= COOLING
+    return weights.weights, bias.weights
 
 
 def _fitted_sparse(rows: Sequence[Sequence[int]], width: int, wanted: Array) -> tuple[Array, float]:
     """Weights and bias of a logistic regression, of rows that have few of many signs."""
-    chance, rate = numpy.random.default_rng(0), RATE
-    weights, bias = _Adam((width,)), _Adam((1,))
+    chance = numpy.random.default_rng(0)
+    weights, bias = (Adam((size,), RATE, numpy.float32) for size in (width, 1))
     sizes = numpy.array([len(row) for row in rows])
     flat = numpy.concatenate([numpy.array(row, dtype=numpy.int64) for row in rows])
     ends = numpy.cumsum(sizes)
@@ -248,10 +238,11 @@ def _fitted_sparse(rows: Sequence[Sequence[int]], width: int, wanted: Array) -> 
             held = [flat[ends[one] - sizes[one] : ends[one]] for one in batch]
             owner = numpy.repeat(numpy.arange(len(batch)), sizes[batch])
             signs = numpy.concatenate(held)
-            scores = numpy.bincount(owner, weights.values[signs], len(batch)) + bias.values
+            scores = numpy.bincount(owner, weights.weights[signs], len(batch)) + bias.weights
             off = (1 / (1 + numpy.exp(-scores)) - wanted[batch]) / len(batch)
             gradient = numpy.bincount(signs, off[owner], width).astype(numpy.float32)
-            weights.down(gradient + PENALTY * weights.values, rate)
-            bias.down(numpy.array([off.sum()]), rate)
-        rate *= COOLING
-    return weights.values, float(bias.values[0])
+            weights.down(gradient + PENALTY * weights.weights)
+            bias.down(numpy.array([off.sum()]))
+        for fit in (weights, bias):
+            fit.rate *= COOLING
+    return weights.weights, float(bias.weights[0])

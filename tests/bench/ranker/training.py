@@ -10,6 +10,7 @@ import numpy
 from api.retrieval.plan import Operator
 from api.retrieval.story_ranker import Model, read_model, signs_of, story_scores
 from api.retrieval.story_terms import BY_FAILURE, VALUES
+from tests.bench.adam import Adam
 from tests.bench.ranker.world import Asked
 
 OPERATORS = tuple(Operator)
@@ -93,22 +94,6 @@ NEVER_AGAINST = (
 """Features that speak for an event, however few examples there are."""
 
 
-class Adam:
-    """Steps down a gradient."""
-
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        self.weights = numpy.zeros(shape)
-        self._mean, self._square, self._step = numpy.zeros(shape), numpy.zeros(shape), 0
-
-    def down(self, gradient: Array) -> None:
-        self._step += 1
-        self._mean = 0.9 * self._mean + 0.1 * gradient
-        self._square = 0.999 * self._square + 0.001 * gradient**2
-        mean = self._mean / (1 - 0.9**self._step)
-        square = self._square / (1 - 0.999**self._step)
-        self.weights -= RATE * mean / (numpy.sqrt(square) + 1e-8)
-
-
 def trained(rows: Sequence[Asked]) -> dict[str, Any]:
     """The table."""
     named = next(row.features for row in rows if row.features is not None)
@@ -144,8 +129,8 @@ def _ranker(rows: Sequence[Asked]) -> tuple[Array, Array]:
     names = next(row.features.names for row in rows if row.features is not None)
     of_all, of_each, never_against = _allowed(names)
     scale = numpy.concatenate([matrix for _, matrix, _ in examples]).std(axis=0) + 1e-3
-    shared = Adam(scale.shape)
-    own = Adam((len(OPERATORS), len(scale)))
+    shared = Adam(scale.shape, RATE)
+    own = Adam((len(OPERATORS), len(scale)), RATE)
     for _ in range(STEPS):
         to_shared = 2 * SHARED_PENALTY * shared.weights
         to_own = 2 * OWN_PENALTY * own.weights
@@ -189,7 +174,7 @@ def _judge(rows: Sequence[Asked], model: Model) -> tuple[list[str], Array]:
     mean, scale = matrix.mean(axis=0), matrix.std(axis=0) + 1e-6
     scaled = numpy.column_stack([(matrix - mean) / scale, numpy.ones(len(labels))])
     even = numpy.where(labels == 1, 0.5 / labels.mean(), 0.5 / (1 - labels).mean())
-    fit = Adam((scaled.shape[1],))
+    fit = Adam((scaled.shape[1],), RATE)
     for _ in range(JUDGE_STEPS):
         likely = 1 / (1 + numpy.exp(-scaled @ fit.weights))
         penalty = numpy.append(JUDGE_PENALTY * fit.weights[:-1], 0.0)
