@@ -34,6 +34,7 @@ from api.retrieval.persons import (
 )
 from api.retrieval.plan import Operator
 from api.retrieval.profiles import Proofs, messages_of, profile_order, remarks_in
+from api.retrieval.story_evidence import asks_for_record
 from api.retrieval.story_result import StoryAnswer
 from api.retrieval.story_terms import story_terms
 from api.retrieval.wish_answer import Stated, Wished, asked_of, stated, wished
@@ -87,7 +88,7 @@ def profile_of(persons: Persons, question: PersonAsked, answer: StoryAnswer) -> 
     if not (is_told or is_called_so):
         return lines_answer(answer.plan, lines)
     answer = _valued(answer, lines)
-    if not is_told:
+    if not is_told or asks_for_record(terms):
         return answer  # the record of them stays in front
     return _ordered(answer, _in_profile(persons, question, answer, person))
 

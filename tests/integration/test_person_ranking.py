@@ -142,3 +142,10 @@ def test_somebody_is_asked_for_by_their_identifier(edition: Edition, question: s
     document = edition.ask(question.format(INES))
     assert document["meta"]["plan"]["operator"] == "profile"
     assert "wants: knock at the window" in document["answer"]["value"]
+
+
+def test_the_record_of_somebody_stands_before_what_they_said(edition: Edition) -> None:
+    document = edition.ask(f"What is in the profile of customer {INES}?", user_id=INES)
+    events = [node["node_id"] for node in document["nodes"] if node["type"] == "Event"]
+    assert events[0] == str(uuid.uuid5(uuid.NAMESPACE_URL, "yard-9 2"))
+    assert "wants: knock at the window" in document["answer"]["value"]
