@@ -117,6 +117,7 @@ _NOMINAL: Final = frozenset(
     )
 )
 _LONG_NOMINAL: Final = frozenset(("ment", "ation", "ition"))
+_SHORT_FORM: Final = 3
 """That make a noun of a verb of three letters, too."""
 
 
@@ -131,3 +132,12 @@ def same_root(stem: str, other: str) -> bool:
     if shared == _ROOT - 1:  # `pay` and `payment`
         return "" in ends and not ends.isdisjoint(_LONG_NOMINAL)
     return shared >= _ROOT and ends <= _NOMINAL
+
+
+def is_short_for(stem: str, other: str) -> bool:
+    """Whether one stem is the other or begins it, as `bag` does `baggage`.
+
+    It says little by itself, for `car` begins `card`: only among the few words of a name.
+    """
+    shorter, longer = sorted((stem, other), key=len)
+    return longer.startswith(shorter) and len(shorter) >= _SHORT_FORM

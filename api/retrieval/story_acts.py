@@ -19,7 +19,7 @@ from api.retrieval.plan import Operator, Plan
 from api.retrieval.story_roles import Roles
 from api.retrieval.story_terms import StoryTerms
 from enrichment.act_names import base, is_reader, of_tool, of_type, says_verb
-from enrichment.stems import same_root, stem
+from enrichment.stems import is_short_for, same_root, stem
 from pipelines.columns.records import Array, Stories
 
 OF_ACTS: Final = frozenset((Operator.TIME, Operator.ACTOR))
@@ -169,7 +169,8 @@ def _called_by_it(terms: StoryTerms, fitting: list[tuple[_Act, float]]) -> list[
     `update_passengers`.
     """
     says = [
-        sum(one in act.others for one in terms.stems) if act.call >= 0 else 0 for act, _ in fitting
+        sum(_names_it(act, one) for one in terms.stems) if act.call >= 0 else 0
+        for act, _ in fitting
     ]
     most = max(says, default=0)
     return [one for one, said in zip(fitting, says, strict=True) if one[0].call < 0 or said == most]
@@ -263,6 +264,11 @@ def _is_verb(word: str, verbs: frozenset[str], nouns: frozenset[str]) -> bool:
     return says_verb(word, verbs) or any(same_root(word, noun) for noun in nouns)
 
 
+def _names_it(act: _Act, word: str) -> bool:
+    """Whether an act is called by a word: what people shorten, a name may hold whole."""
+    return any(is_short_for(word, one) for one in act.others)
+
+
 def _covered(
     stories: Stories,
     terms: StoryTerms,
@@ -283,7 +289,7 @@ def _covered(
     telling = [place for place in objects if not terms.is_asking[place]]
     whole = covered = 0.0
     for place in telling:
-        holds = bool(says[place]) or terms.stems[place] in act.others
+        holds = bool(says[place]) or _names_it(act, terms.stems[place])
         if not holds and any(map(str.isdigit, terms.words[place])):
             return 0.0
         whole += float(rarity[place])

@@ -224,3 +224,14 @@ def test_what_an_agent_must_keep_to_comes_after_nothing() -> None:
         stories.add(2, "message", "order 4711 was charged", author="eva", minute=9)
 
     assert told("What happened after order 4711 was charged?", fill).order[0] == "2"
+
+
+def test_what_people_shorten_is_what_a_tool_is_called_by_whole() -> None:
+    def fill(stories: Told) -> None:
+        for thing in ("cabins", "baggages"):
+            stories.add(0, "call", "trip 77", tool=f"update_trip_{thing}", agent="desk")
+            stories.add(0, "result", "trip 77 with baggages", tool=f"update_trip_{thing}")
+            stories.add(0, "message", "the next one", author="eva")
+
+    given = told("What happened right after the agent changed the bags of trip 77?", fill)
+    assert set(given.evidence) == {"4", "5"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from enrichment.stems import stem
+from enrichment.stems import is_short_for, stem
 
 
 @pytest.mark.parametrize(
@@ -17,3 +17,17 @@ def test_forms_of_a_word_have_one_stem(word: str, other: str) -> None:
 @pytest.mark.parametrize(("word", "other"), [("note", "not"), ("cane", "can"), ("willing", "will")])
 def test_what_says_something_is_no_word_that_says_nothing(word: str, other: str) -> None:
     assert stem(word) != stem(other)
+
+
+@pytest.mark.parametrize(
+    ("short", "whole", "is_it"),
+    [
+        ("bag", "baggag", True),
+        ("config", "configur", True),
+        ("bag", "bug", False),
+        ("id", "idl", False),
+    ],
+)
+def test_a_short_form_begins_the_whole_word(short: str, whole: str, is_it: bool) -> None:
+    assert is_short_for(short, whole) is is_it
+    assert is_short_for(whole, short) is is_it
