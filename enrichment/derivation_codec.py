@@ -140,7 +140,7 @@ def decode(data: bytes, position: Position, event: Event) -> Derived:
             agent_id=event.agent_id,
             trace_id=event.trace_id,
             parent_event_id=event.parent_event_id,
-            tool_name=event.tool_name,
+            tool_name=event.tool,
             failed=values[0],
             call_ids=values[1],
             recipient=values[2],

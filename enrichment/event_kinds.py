@@ -164,14 +164,14 @@ def _kind_of_message(event: Event, message: Mapping[str, Any]) -> EventKind:
 def _kind_of_tool_use(
     event: Event, fields: Mapping[str, Any], words: frozenset[str]
 ) -> EventKind | None:
-    of_tool = is_of_tool(event.event_type, event.tool_name)
+    of_tool = is_of_tool(event.event_type, event.tool)
     returned = of_tool and not words.isdisjoint(RESULT_WORDS | COMPLETED_WORDS)
     outcome = any(name in fields for name in OUTCOME_FIELDS)
     if not returned and not _ends_in_result(event.event_type):
         called = not words.isdisjoint(CALL_WORDS)
         key = argument_field(fields)
         if key is not None or isinstance(fields.get("function"), Mapping):
-            named = event.tool_name or called_tool(fields) is not None
+            named = event.tool or called_tool(fields) is not None
             if called or (named and not (key == "input" and outcome)):
                 return EventKind.CALL
         elif of_tool and called and not outcome:
@@ -193,7 +193,7 @@ def _kind_by_words(event: Event, words: frozenset[str]) -> EventKind | None:
 
 
 def _kind_of_an_ending(event: Event) -> EventKind | None:
-    ended = event.tool_name is not None and event.status == "completed"
+    ended = event.tool is not None and event.status == "completed"
     return EventKind.RESULT if ended or _ends_in_result(event.event_type) else None
 
 

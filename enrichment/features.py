@@ -374,7 +374,7 @@ def features(
         agent_id=event.agent_id,
         trace_id=event.trace_id,
         parent_event_id=event.parent_event_id,
-        tool_name=event.tool_name,
+        tool_name=event.tool,
         failed=is_failed(kind, event.status),
         call_ids=tuple(dict.fromkeys(parts.call_ids))[:MAX_CALL_IDS],
         recipient=next(_names(fields, _RECIPIENT), None),

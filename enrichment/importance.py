@@ -116,7 +116,7 @@ def _tool_begins(words: frozenset[str]) -> Callable[[Event, EventText], bool]:
     def condition(event: Event, text: EventText) -> bool:
         if text.kind not in TOOL_USE:
             return False
-        word = _FIRST_WORD.search(text.speaker or event.tool_name or "")
+        word = _FIRST_WORD.search(text.speaker or event.tool or "")
         return word is not None and word[0].lower() in words
 
     return condition

@@ -179,7 +179,7 @@ def _summary_line(event: Event, text: EventText, analysis: Analysis) -> str:
         return _after(f"{who} {RETURNED_VERB}", _fields_line(text) if text.text else "")
     if text.kind is EventKind.FAILURE or (text.kind is EventKind.CALL and event.status in FAILED):
         failed = TIMED_OUT_VERB if event.status == "timeout" else FAILED_VERB
-        tool = event.tool_name is not None or who != event.agent_id
+        tool = event.tool is not None or who != event.agent_id
         what = f"{who} {failed}" if tool else event.event_type
         return _after(what, _ERROR.sub("", _fields_line(text)))
     if not text.text and not (text.kind is EventKind.CALL and who != event.agent_id):

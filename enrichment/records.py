@@ -124,7 +124,7 @@ def _result(value: Any) -> Any:
 
 
 def _facts_of(value: Any, event: Event) -> Iterator[StatedFact]:
-    nouns = _nouns(event.tool_name or "")
+    nouns = _nouns(event.tool or "")
     if isinstance(value, Mapping):
         record = _record(value, nouns, None) or _user_record(value, nouns, event)
         if record is not None:

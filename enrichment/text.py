@@ -39,7 +39,7 @@ from enrichment.event_kinds import (
 )
 from enrichment.ports import EventText
 from enrichment.vocabulary import cut
-from projections.events import Event
+from projections.events import TOOL_KEYS, Event
 
 TEXT_CHARACTERS = 4_000
 """Longest text of an event. The embedding reads about the first 1,000, the language model needs
@@ -228,8 +228,8 @@ def shape(event: Event, content: Any = None) -> Shape:
     """
     value = event.payload if content is None else content
     kind = event_kind(event, content)
-    tools = (event.tool_name,) if event.tool_name else ()
-    by_tool = Shape(kind, event.tool_name or event.agent_id, tools=tools)
+    tools = (event.tool,) if event.tool else ()
+    by_tool = Shape(kind, event.tool or event.agent_id, tools=tools)
     if value is None or value in ("", {}, []):
         return by_tool
     read = parsed_json(value)
@@ -239,6 +239,8 @@ def shape(event: Event, content: Any = None) -> Shape:
         words, fields = ((value,), None) if isinstance(value, str) else _words_and_fields(value)
         return Shape(kind, event.agent_id, words, fields, tools=tools)
     if isinstance(read, Mapping):
+        if event.tool_name is None and kind is not EventKind.CALL:
+            read = {k: v for k, v in read.items() if k not in TOOL_KEYS or v != event.tool}
         if kind is EventKind.FAILURE and reports_error(event, read):
             return _error(by_tool, read)
         if kind is EventKind.CALL:
@@ -255,16 +257,14 @@ def _message(event: Event, kind: EventKind, message: Mapping[str, Any]) -> Shape
         tools = tuple(dict.fromkeys(tool for tool, _ in calls if tool))
         if len(calls) == 1:
             tool, arguments = calls[0]
-            return Shape(
-                kind, tool or event.tool_name or event.agent_id, words, arguments, tools=tools
-            )
+            return Shape(kind, tool or event.tool or event.agent_id, words, arguments, tools=tools)
         # the arguments of several tools stay apart under their names
         fields = [{tool or "call": arguments} for tool, arguments in calls]
         return Shape(kind, event.agent_id, words, fields, tools=tools)
     name = message.get("name")
     named = name if isinstance(name, str) and name else None
     if kind in TOOL_USE:
-        return _returned(event, kind, message, named or event.tool_name)
+        return _returned(event, kind, message, named or event.tool)
     return Shape(kind, named or event.agent_id, words, [part for part in parts if part] or None)
 
 
@@ -321,7 +321,7 @@ def _call(event: Event, value: Mapping[str, Any]) -> Shape:
     tool, key, arguments = called_tool(value), argument_field(value), _arguments(value)
     if key is None and not isinstance(value.get("function"), Mapping):
         tool, arguments = None, value  # all of it is what the tool is called with
-    tool = tool or event.tool_name
+    tool = tool or event.tool
     beside = (
         {}
         if arguments is value

@@ -149,11 +149,11 @@ def _calls(event: Event, kind: EventKind, payload: Mapping[str, Any]) -> Iterato
             holder = function if isinstance(function, Mapping) else call
             field = argument_field(holder)
             arguments = parsed_json(holder[field]) if field else None
-            tool = called_tool(call) or event.tool_name
+            tool = called_tool(call) or event.tool
             if tool and isinstance(arguments, Mapping):
                 yield _call_id(call), tool, arguments
         return
-    tool = event.tool_name or called_tool(payload)
+    tool = event.tool or called_tool(payload)
     field = argument_field(payload)
     if tool is None or (field is None and kind is not EventKind.CALL):
         return

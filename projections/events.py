@@ -123,6 +123,36 @@ class Event(NamedTuple):
         """What identifies the event: (tenant, event_id)."""
         return (self.tenant, self.event_id)
 
+    @property
+    def tool(self) -> str | None:
+        """The tool that it is of: `tool_name`, else what the payload of a tool's event names."""
+        if self.tool_name is not None or not _OF_TOOL.search(self.event_type):
+            return self.tool_name
+        return _tool_named(self.payload)
+
+
+_OF_TOOL = re.compile(r"(?:^|[._])(?:tool|function)(?:[._]|$)")
+TOOL_KEYS = ("tool_name", "tool", "name")
+"""Where the payload of a call or a result names its tool; `name` is often that of a thing."""
+_BESIDE_NAME = frozenset(
+    ("arguments", "args", "input", "parameters", "result", "output", "error", "tool_call_id")
+)
+"""What makes the `name` beside it that of a tool."""
+
+
+def _tool_named(payload: Any) -> str | None:
+    if not isinstance(payload, dict):
+        return None
+    for key in TOOL_KEYS:
+        value = payload.get(key)
+        if not isinstance(value, str) or not 1 <= len(value) <= MAX_NAME_CHARACTERS:
+            continue
+        if CONTROL.search(value) is None and (
+            key != "name" or not _BESIDE_NAME.isdisjoint(payload)
+        ):
+            return value
+    return None
+
 
 FIELDS = frozenset(
     name.removesuffix("_ms") if name.endswith("_at_ms") else name for name in Event._fields

@@ -26,7 +26,7 @@ from projections.operations import (
 )
 from projections.schema import CAUSED_BY, DIRECT, EVENT, FOLLOWS
 
-FOLD_VERSION = 2
+FOLD_VERSION = 3
 """Rises when the rules below change what the graph holds."""
 
 
@@ -135,7 +135,7 @@ def event_node(event: Event, position: Position) -> MergeNode:
             "session_id": event.session_id,
             "agent_id": event.agent_id,
             "trace_id": event.trace_id,
-            "tool_name": event.tool_name,
+            "tool_name": event.tool,
             "status": event.status,
             "ended_at": event.ended_at_ms,
             "parent_event_id": event.parent_event_id,

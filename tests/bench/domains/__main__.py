@@ -25,7 +25,7 @@ from pipelines.local.data_folder import read_holder
 from tests.bench.ranker.world import DATA
 from tests.bench.small import own_edition
 
-OWN: Final = ("clinic", "freight")
+OWN: Final = ("clinic", "freight", "estate")
 OF_THE_SET: Final = ("support", "coding")
 SEED: Final = 11
 

@@ -342,3 +342,10 @@ def test_any_json_gives_a_bounded_clean_text(
 def test_text_does_not_depend_on_how_the_json_was_written(made: Event) -> None:
     written = orjson.loads(orjson.dumps(made.payload, option=orjson.OPT_SORT_KEYS))
     assert event_text(made._replace(payload=written)) == event_text(made)
+
+
+@pytest.mark.parametrize("outcome", [{"result": {"level": 2}}, {"error": "nobody answers"}])
+def test_a_result_that_names_its_tool_is_told_by_it(outcome: Any) -> None:
+    payload = {"tool": "page", **outcome}
+    named = text_of(outcome, event_type="tool.result", tool_name="page")
+    assert text_of(payload, event_type="tool.result") == named

@@ -386,3 +386,26 @@ def test_a_derived_id_depends_on_each_part() -> None:
     made = {derived_event_id(*parts) for parts in [("a", "b"), ("b", "a"), ("ab",), ("a", "b", "")]}
     assert len(made) == 4
     assert derived_event_id("a", "b") == derived_event_id("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("event_type", "payload", "tool"),
+    [
+        ("tool.call", {"tool": "page", "arguments": {}}, "page"),
+        ("tool.result", {"tool_name": "page", "result": {"name": "Ann"}}, "page"),
+        ("agent.function_call", {"name": "page", "arguments": "{}"}, "page"),
+        ("tool.result", {"name": "page", "output": 3}, "page"),
+        ("tool.result", {"name": "Ann", "email": "ann@isle.example"}, None),
+        ("tool.result", {"tool": "", "result": 3}, None),
+        ("tool.result", {"tool": "a\nb", "result": 3}, None),
+        ("tool.result", [1, 2], None),
+        ("order.shipped", {"tool": "hammer"}, None),
+        ("retool.used", {"tool": "hammer"}, None),
+    ],
+)
+def test_a_tool_that_only_the_payload_names(
+    event_type: str, payload: Any, tool: str | None
+) -> None:
+    assert event(1, event_type=event_type, payload=payload).tool == tool
+    assert event(1, event_type=event_type, payload=payload, tool_name="own").tool == "own"
+    assert as_envelope(event(1, event_type=event_type, payload=payload)).get("tool_name") is None
