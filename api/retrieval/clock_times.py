@@ -29,6 +29,7 @@ _PARTS: Final = {
     "afternoon": (12, 18),
     "evening": (18, 24),
     "night": (18, 30),
+    "small hours": (0, 6),
 }
 """Hours of the day at which a part of it begins and ends; a night ends on the next one."""
 _CLOCK: Final = re.compile(
@@ -36,7 +37,7 @@ _CLOCK: Final = re.compile(
     rf"|(?P<hour>\d{{1,2}}):(?P<minute>\d\d)(?::\d\d)?(?:\s*(?P<half>[ap]\.?m\.?(?!\w)|h(?!\w)))?"
     rf"|(?P<whole>{_HOUR})\s*(?P<whole_half>{_HALF})"
     rf"|(?P<name>{'|'.join(_NOON)})"
-    rf"|(?:(?:in|on|during)\s+)?(?:the\s+)?(?P<part>{'|'.join(_PARTS)})(?:\s+of(?=\s))?)(?![\w:]|-\D)",
+    rf"|(?:(?:in|on|during)\s+)?(?:the\s+)?(?P<part>{'|'.join(_PARTS)})(?:\s+of(?=\s))?)(?!\w|:\d|-\D)",
     re.IGNORECASE,
 )
 _BARE_FIRST: Final = re.compile(

@@ -1,7 +1,8 @@
 """Stretches of time that a question limits its answer to, exactly. Pure.
 
 "Yesterday", "on Sunday", "between 3 and 5 May", "since last week", "in the last 24 hours", "as of
-15 November", "between 9:15 and 9:30", "before noon on Monday". A day begins and ends at midnight of
+15 November", "on the 23rd", "over the weekend of 14/15 November", "in the week of 16 November",
+"between 9:15 and 9:30", "before noon on Monday". A day begins and ends at midnight of
 a time zone. A date without a year is the last one that is not in the future, a weekday the last one
 before today. A time of day without a day is of the day that is given, else of today; before it is
 from midnight, after it until midnight. (`time_spans` finds what a question may be
@@ -17,6 +18,7 @@ from typing import Final, NamedTuple
 
 from api.retrieval.clock_times import Clock, clocks_in
 from api.retrieval.time_spans import DAY, MONTH, MONTH_NUMBERS, MONTHS, YEAR, TimeSpan
+from enrichment.vocabulary import word_set
 
 MAX_WINDOWS: Final = 8
 _LONGEST: Final = timedelta(days=36_500)
@@ -25,6 +27,9 @@ _FIRST_MS: Final = round(datetime(1973, 1, 1, tzinfo=UTC).timestamp()) * 1_000
 _LAST_MS: Final = round(datetime(2200, 1, 1, tzinfo=UTC).timestamp()) * 1_000
 """Clocks before and behind are taken for these: calendars end somewhere."""
 
+_SATURDAY: Final = 5
+_MONTHS_BACK: Final = 3
+"""That a day of a month is looked for in: not every one has a 31st."""
 _WEEKDAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _NUMBERS: Final = {
     name: number
@@ -36,6 +41,8 @@ _HOURS_OF_PART: Final = {
     "this morning": (0, 12),
     "this afternoon": (12, 18),
     "this evening": (18, 24),
+    "tonight": (18, 30),
+    "last night": (18, 30),
 }
 _UNITS: Final = {
     "minute": timedelta(minutes=1),
@@ -49,6 +56,12 @@ _UNITS: Final = {
 _COUNT = r"(?P<count>\d{1,4}|" + "|".join(sorted(_NUMBERS, key=len, reverse=True)) + ")"
 _UNIT = r"(?P<unit>minute|hour|day|week|month|year)s?"
 _CLOCK = r"(?:,?\s+(?:at\s+)?(?P<hour>\d{1,2}):(?P<minute>\d\d))?"
+
+
+_BEHIND_A_DAY: Final = word_set(
+    "and or to until till at in from between by with for on before after around about what who "
+    "which how when where why did do does was were is are has have had i we you they he she it"
+)
 
 
 def _pattern(text: str) -> re.Pattern[str]:
@@ -88,8 +101,22 @@ class _Point(NamedTuple):
 _ISO: Final = _pattern(
     rf"{YEAR}-(?P<number>\d\d)-(?P<day>\d\d)(?:[T ](?P<hour>\d\d):(?P<minute>\d\d)(?::\d\d)?Z?)?"
 )
-_DAY_MONTH: Final = _pattern(rf"(?:the\s+)?{DAY}\s+(?:of\s+)?{MONTH}(?:,?\s+{YEAR})?{_CLOCK}")
-_MONTH_DAY: Final = _pattern(rf"{MONTH}\s+(?:the\s+)?{DAY}(?:,?\s+{YEAR})?{_CLOCK}")
+_OF_WEEKDAY: Final = rf"(?:(?:{'|'.join(_WEEKDAYS)}),?\s+)?"
+"""Says of a date what it is known to be."""
+_DAY_MONTH: Final = _pattern(
+    rf"{_OF_WEEKDAY}(?:the\s+)?{DAY}\s+(?:of\s+)?{MONTH}(?:,?\s+{YEAR})?{_CLOCK}"
+)
+_MONTH_DAY: Final = _pattern(rf"{_OF_WEEKDAY}{MONTH}\s+(?:the\s+)?{DAY}(?:,?\s+{YEAR})?{_CLOCK}")
+_DAYS_MONTH: Final = _pattern(
+    r"(?:the\s+)?(?P<from_day>\d{1,2})(?:st|nd|rd|th)?\s*(?:/|[-\u2013]|\+|&|and|to|until|till)\s*"
+    rf"(?:the\s+)?{DAY}\s+(?:of\s+)?{MONTH}(?:,?\s+{YEAR})?"
+)
+"""Several days of a month: "14/15 November", "3 to 5 May"."""
+_ORDINAL: Final = _pattern(
+    rf"(?:(?:{'|'.join(_WEEKDAYS)}),?\s+(?:the\s+)?|the\s+)(?P<day>\d{{1,2}})(?:st|nd|rd|th)"
+    rf"(?=\W*$|\s*[,.;:?!]|\s+(?:{'|'.join(sorted(_BEHIND_A_DAY))})\b)"
+)
+"""A day of this month or of the one before; "the 2nd attempt" is none."""
 _MONTH_YEAR: Final = _pattern(rf"{MONTH},?\s+(?:of\s+)?{YEAR}")
 _IN_MONTH: Final = re.compile(rf"(?<=\bin )(?P<month>{'|'.join(MONTHS)})(?![\w-])", re.IGNORECASE)
 _WEEKDAY: Final = _pattern(
@@ -97,7 +124,7 @@ _WEEKDAY: Final = _pattern(
 )
 _NAMED: Final = _pattern(
     r"(?P<name>the\s+day\s+before\s+yesterday|today|tonight|this\s+(?:morning|afternoon|evening)|"
-    r"yesterday|last\s+night)"
+    r"yesterday|last\s+night|(?:(?:last|this|the|this\s+past)\s+)?weekend(?!\s+(?:of|from)\b))"
 )
 _AGO: Final = _pattern(rf"{_COUNT}\s+{_UNIT}\s+ago")
 _RUNNING: Final = _pattern(rf"(?:the\s+|these\s+)?(?:last|past|previous)\s+{_COUNT}\s+{_UNIT}")
@@ -113,6 +140,14 @@ _CLOCK_BESIDE = re.compile(r"^,?\s*(?:at|around|about|from|in|on|of|the|\s)*$", 
 """What may stand between a day and a time of it."""
 _LONGEST_DAY: Final = timedelta(hours=25)
 _ON = re.compile(r"(?:as\s+of|on|in|at|during|within|over|for)\s+(?:the\s+)?$", re.IGNORECASE)
+_WEEK_OF = re.compile(
+    r"(?:(?:in|during|for|of)\s+)?(?:the\s+)?week\s+(?:of|from|starting|beginning)\s+(?:the\s+)?$",
+    re.IGNORECASE,
+)
+_WEEKEND_OF = re.compile(
+    r"(?:(?:on|over|at|during|for|of|in)\s+)?(?:the\s+)?(?:weekend|days?|night)\s+(?:of|from)\s+$",
+    re.IGNORECASE,
+)
 _ONWARDS = re.compile(r"^\s*(?:on|onwards)(?!\w)", re.IGNORECASE)
 
 
@@ -170,7 +205,11 @@ def _taken(text: str, points: list[_Point], place: int, now: datetime) -> tuple[
         )
     if (match := _AFTER.search(before)) is not None:
         return 1, _made(text, match.start(), point.stop, first=point.end, end=now, is_point=False)
-    match = _ON.search(before)
+    if (match := _WEEK_OF.search(before)) is not None and _is_day(point):
+        first = point.first - timedelta(days=point.first.weekday())
+        end = first + timedelta(days=7)
+        return 1, _made(text, match.start(), point.stop, first=first, end=end)
+    match = _WEEKEND_OF.search(before) or _ON.search(before)
     begin = point.begin if match is None else match.start()
     return 1, _made(text, begin, point.stop, first=point.first, end=point.end)
 
@@ -295,6 +334,24 @@ def _of_date(parts: Mapping[str, str | None], now: datetime) -> Span | None:
     return None
 
 
+def _of_days(parts: Mapping[str, str | None], now: datetime) -> Span | None:
+    last = _of_date(parts, now)
+    if last is None or int(parts["from_day"] or 0) >= int(parts["day"] or 0):
+        return None
+    first = _date(last[0].year, last[0].month, int(parts["from_day"] or 0), now)
+    return None if first is None else (first, last[1])
+
+
+def _of_ordinal(parts: Mapping[str, str | None], now: datetime) -> Span | None:
+    day, month = int(parts["day"] or 0), now.replace(day=1)
+    for _ in range(_MONTHS_BACK):
+        first = _date(month.year, month.month, day, now)
+        if first is not None and first <= now:
+            return first, first + timedelta(days=1)
+        month = (month - timedelta(days=1)).replace(day=1)
+    return None
+
+
 def _of_month(parts: Mapping[str, str | None], now: datetime) -> Span | None:
     month = MONTH_NUMBERS[str(parts["month"])[:3].lower()]
     given = parts.get("year")
@@ -320,6 +377,9 @@ def _of_weekday(parts: Mapping[str, str | None], now: datetime) -> Span:
 def _of_name(parts: Mapping[str, str | None], now: datetime) -> Span:
     name = " ".join(str(parts["name"]).lower().split())
     back = {"yesterday": 1, "last night": 1, "the day before yesterday": 2}.get(name, 0)
+    if name.endswith("weekend"):
+        first = _midnight(now) - timedelta(days=(now.weekday() - _SATURDAY) % 7)
+        return first, first + timedelta(days=2)
     first = _midnight(now) - timedelta(days=back)
     begins, ends = _HOURS_OF_PART.get(name, (0, 24))
     return first + timedelta(hours=begins), first + timedelta(hours=ends)
@@ -365,8 +425,10 @@ def _midnight(at: datetime) -> datetime:
 
 _READERS: Final = (
     (_ISO, _of_date),
+    (_DAYS_MONTH, _of_days),
     (_DAY_MONTH, _of_date),
     (_MONTH_DAY, _of_date),
+    (_ORDINAL, _of_ordinal),
     (_MONTH_YEAR, _of_month),
     (_IN_MONTH, _of_month),
     (_AGO, _of_ago),

@@ -48,6 +48,17 @@ EVER = ms("1971-01-01")
         ("From Monday to Wednesday?", "2026-11-18", "2026-11-24"),
         ("What changed since 20 November?", "2026-11-20", "2026-11-24T18:00"),
         ("What changed after 20 November?", "2026-11-21", "2026-11-24T18:00"),
+        ("Which call failed on the 23rd and how?", "2026-11-23", "2026-11-24"),
+        ("What was it on the 30th?", "2026-10-30", "2026-10-31"),  # of the month before
+        ("What was it on the 31st?", "2026-10-31", "2026-11-01"),
+        ("Friday the 20th: what did we do?", "2026-11-20", "2026-11-21"),
+        ("What did we do on Friday, 20 November?", "2026-11-20", "2026-11-21"),
+        ("What changed between the 12th and the 14th?", "2026-11-12", "2026-11-15"),
+        ("What changed since the 20th?", "2026-11-20", "2026-11-24T18:00"),
+        ("What did we do on 14/15 November?", "2026-11-14", "2026-11-16"),
+        ("What did we do over the weekend of 14 and 15 November?", "2026-11-14", "2026-11-16"),
+        ("What happened in the week of 18 November?", "2026-11-16", "2026-11-23"),
+        ("What happened over the weekend?", "2026-11-21", "2026-11-23"),
     ],
 )
 def test_a_window_is_found(question: str, first: str, end: str) -> None:
@@ -126,6 +137,9 @@ def test_a_time_without_a_day_is_of_today_where_none_is_given() -> None:
         ("Who left on Sunday from 22:00 until 02:00?", "2026-11-22T22:00", "2026-11-23T02:01"),
         ("Who left this morning?", "2026-11-24", "2026-11-24T12:00"),
         ("Who left this evening?", "2026-11-24T18:00", "2026-11-25"),
+        ("Who left last night?", "2026-11-23T18:00", "2026-11-24T06:00"),
+        ("Friday the 20th, afternoon: who left?", "2026-11-20T12:00", "2026-11-20T18:00"),
+        ("Who left in the small hours of 20 November?", "2026-11-20", "2026-11-20T06:00"),
     ],
 )
 def test_a_time_is_of_the_day_that_the_question_names(question: str, first: str, end: str) -> None:
@@ -163,6 +177,8 @@ def test_what_is_no_time_of_day_limits_nothing(question: str) -> None:
         "Why did the payment fail?",
         "What may we do?",
         "When was the second call?",
+        "Why did the 2nd attempt fail?",
+        "Who lives on the 4th floor?",
         "What is 31 February?",
         "Which march did they join?",
         "What is order 2026-99-99?",
