@@ -24,6 +24,7 @@ from math import exp
 from typing import Final, NamedTuple
 
 from consolidation.sources import SourceEvent
+from enrichment.act_names import first_word
 from enrichment.event_kinds import EventKind, is_failed
 from enrichment.vocabulary import word_set
 
@@ -57,9 +58,10 @@ CHANGED_WORDS: Final = word_set(
 """In the type of an event."""
 CHANGING_VERBS: Final = word_set(
     "set update change replace rotate swap switch enable disable remove delete revoke migrate "
-    "upgrade downgrade deploy release rename move configure merge edit patch modify drop"
+    "upgrade downgrade deploy release rename move configure merge edit patch modify drop amend "
+    "adjust alter reset repoint overwrite override restore revert resize rewrite"
 )
-"""First or last in the name of a tool."""
+"""First in the name of a tool, or in the part of it behind a dot, or last."""
 
 _DAY_MS = 86_400_000
 _TELLING_DIGITS = 6
@@ -126,7 +128,8 @@ def says_changed(event_type: str) -> bool:
 def changes_by_name(tool_name: str | None) -> bool:
     """Whether a tool changes something, by its name."""
     words = [word.lower() for word in _NAME_WORD.findall(tool_name or "")]
-    return bool(words) and not CHANGING_VERBS.isdisjoint((words[0], words[-1]))
+    telling = {*words[:1], *words[-1:], first_word(tool_name or "")}
+    return not CHANGING_VERBS.isdisjoint(telling)
 
 
 def may_change(event: SourceEvent) -> float:

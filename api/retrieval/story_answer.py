@@ -38,6 +38,9 @@ _NAMED_SESSION: Final = re.compile(
     r" (?:session|conversation|chat|thread|run) (?=\S*[\d_-])\S*[^\W\d_]\S* "
 )
 """A session by its name, which has a digit or a hyphen."""
+_PARTICIPLE: Final = re.compile(
+    r" (?:the|a|an|that|our|my|his|her|their) (?P<word>[^\W\d_]+e[dn]) "
+)
 _LISTED: Final = frozenset((Operator.PROFILE, Operator.WINDOW))
 """What they ask for is all of it."""
 _TYPES: Final[Mapping[Operator, AnswerType]] = {
@@ -69,6 +72,10 @@ def story_answer(
         return _empty(plan)
     features = features_of(stories, terms, plan, now_ms)
     scores = story_scores(features, plan)
+    if _is_beside_failure(stories, features, terms, plan):
+        plan = plan._replace(failed=True)
+        features = features_of(stories, terms, plan, now_ms)
+        scores = story_scores(features, plan)
     order = numpy.lexsort((numpy.arange(len(scores)), -scores))
     confidence = confidence_of(features, scores, plan)
     of_one = plan.session or _NAMED_SESSION.search(terms.text) is not None
@@ -102,6 +109,28 @@ def story_answer(
             for place in order[: MAX_EXPLAINED if decides else 0].tolist()
         },
     )
+
+
+def _is_beside_failure(stories: Stories, features: Features, terms: StoryTerms, plan: Plan) -> bool:
+    """Whether what stands next to something is asked for that failed, in whatever word.
+
+    "What came after the vetoed plan?": no list has all such words. What is called by a participle
+    that nothing says there but the failure, is what failed.
+    """
+    if (
+        plan.operator not in (Operator.AFTER, Operator.BEFORE)
+        or plan.failed is not None
+        or features.acts.done
+    ):
+        return False
+    anchor = int(features.column("anchor").argmax())
+    failed = bool(stories.failed[anchor] or features.roles.failed_call[anchor])
+    if not (failed and features.column("anchor")[anchor]):
+        return False
+    others = (stories.story == stories.story[anchor]) & ~stories.failed
+    said = stories.counts[others].any(axis=0)
+    called = {match["word"] for match in _PARTICIPLE.finditer(terms.text)}
+    return any(word in called and not said[place] for place, word in enumerate(terms.words))
 
 
 def nearest_first(answer: StoryAnswer, *, is_before: bool) -> StoryAnswer:

@@ -309,3 +309,20 @@ def test_a_session_that_is_not_seen_has_no_summary_and_no_other_stands_for_it(
     plan, terms, stories = asked(question)
     given = answer(question, of_weather(stories, 0), plan, terms)
     assert (given.confidence > 0) is is_known
+
+
+@pytest.mark.parametrize("which", ["jammed", "thwarted", "vetoed"])
+def test_what_failed_is_known_by_any_word_for_it(which: str) -> None:
+    question = f"What came right after the {which} label of the printer?"
+    plan, terms, stories = asked(question)
+    of_weather(of_printer(stories, 0, "ann"), 1)
+    given = answer(question, stories, plan, terms)
+    assert given.decides
+    assert given.order[0] in ("3", "4")
+
+
+def test_what_did_not_fail_is_not_taken_for_a_failure() -> None:
+    plan, terms, stories = asked("What came right after the printed label?")
+    of_weather(of_printer(stories, 0, "ann"), 1)
+    given = answer("What came right after the printed label?", stories, plan, terms)
+    assert given.order[0] not in ("3", "4")

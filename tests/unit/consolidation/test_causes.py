@@ -52,7 +52,17 @@ def test_a_type_says_that_something_changed(event_type: str) -> None:
     assert says_changed(event_type)
 
 
-@pytest.mark.parametrize("tool", ["set_carrier", "rotateKey", "config.update", "DELETE_row"])
+@pytest.mark.parametrize(
+    "tool",
+    [
+        "set_carrier",
+        "rotateKey",
+        "config.update",
+        "DELETE_row",
+        "cdn.update_rule",
+        "ledger/amendRate",
+    ],
+)
 def test_a_tool_changes_something_by_its_name(tool: str) -> None:
     assert changes_by_name(tool)
 
