@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from api.retrieval.durations import session_lasted, sessions_asked
 from api.retrieval.fact_words import in_words_of_records
@@ -26,6 +27,12 @@ from api.retrieval.story_terms import StoryTerms, stories_asked, story_terms
 from pipelines.columns.reads import ColumnReads
 from pipelines.columns.records import ListAsked
 
+_MAY_BE_PLAIN: Final = frozenset(
+    (Operator.COUNT, Operator.USERS, Operator.CALLS, Operator.PREFERENCE, Operator.OPEN)
+)
+"""Operators whose words plain questions of content have, too: "how many orders did we lose?"."""
+_NOT_PLAIN: Final = frozenset(Operator) - {Operator.SEARCH}
+
 
 def told(
     reads: ColumnReads,
@@ -48,13 +55,25 @@ def told(
         QueryTimeout: there was no answer in time.
         GraphUnavailable: nobody holds the columns.
     """
-    plan = planned(reads, asking)
-    question = as_put = PersonAsked(asking, plan, hits, vector)
+    plan = planned(reads, asking, vector)
+    answer = _told(reads, PersonAsked(asking, plan, hits, vector), persons)
+    may_be_plain = plan.guessed and plan.operator in _MAY_BE_PLAIN and asking.intent is None
+    if not may_be_plain or persons is None or answer.confidence >= persons.threshold:
+        return answer
+    plain = planned(reads, asking, vector, besides=_NOT_PLAIN)
+    other = _told(reads, PersonAsked(asking, plain, hits, vector), persons)
+    return other if other.confidence >= persons.threshold else answer
+
+
+def _told(reads: ColumnReads, question: PersonAsked, persons: Persons | None) -> StoryAnswer:
+    """The answer to a question as its plan understands it."""
+    as_put = question
+    asking, plan, hits, vector = question
     if plan.operator not in PERSONAL:
         answer = _by_stories(reads, asking, plan, hits=hits, vector=vector)
         if (meaning := in_words_of_records(asking.query)) is not None:
             asking = asking._replace(query=meaning)
-            meant = planned(reads, asking)
+            meant = planned(reads, asking, vector)
             other = _by_stories(reads, asking, meant, hits=hits, vector=vector)
             is_unsaid = answer.decides and answer.value is None
             if other.confidence > answer.confidence or is_unsaid:
@@ -68,7 +87,7 @@ def told(
     personal = None if persons is None else person_answer(persons, question)
     if personal is not None:
         return personal
-    plan = planned(reads, asking._replace(intent=None), besides=OF_LINES)
+    plan = planned(reads, asking._replace(intent=None), vector, besides=OF_LINES)
     answer = _by_stories(reads, asking, plan, hits=hits, vector=vector)
     question = question._replace(plan=plan)
     if persons is None:
@@ -138,19 +157,25 @@ def _read_off(
 
 
 def planned(
-    reads: ColumnReads, asking: Asking, *, besides: frozenset[Operator] = frozenset()
+    reads: ColumnReads,
+    asking: Asking,
+    vector: Sequence[float] | None = None,
+    *,
+    besides: frozenset[Operator] = frozenset(),
 ) -> Plan:
     """The plan; times of no day are of the newest day of which the viewer sees something.
 
     Args:
         reads: of the viewer.
         asking: the question.
+        vector: of it; None: it has none.
         besides: operators that are not meant.
     """
     query, now_ms, zone = asking.query, asking.now_ms, asking.zone
-    plan = plan_of(query, now_ms, zone, besides=besides)
+    meaning = None if vector is None else tuple(vector)
+    plan = plan_of(query, now_ms, zone, besides=besides, vector=meaning)
     if plan.needs_day and (last_ms := reads.last_ms(now_ms + 1)) is not None:
-        plan = plan_of(query, now_ms, zone, day_ms=last_ms, besides=besides)
+        plan = plan_of(query, now_ms, zone, day_ms=last_ms, besides=besides, vector=meaning)
     if asking.within is not None:
         plan = plan.limited(asking.within.since_ms, asking.within.until_ms)
     meant = next((one for one, intent in PERSONAL.items() if intent == asking.intent), None)

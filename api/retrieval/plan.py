@@ -12,6 +12,7 @@ asks with.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection
 from datetime import UTC, tzinfo
@@ -102,6 +103,7 @@ class Plan(NamedTuple):
         lasting: it asks how long something took.
         still: it asks for what is left, and not for all there was.
         compares: it asks how things differ.
+        guessed: no row says so, only its words and its vector: it may be a plain question.
     """
 
     operator: Operator
@@ -117,6 +119,7 @@ class Plan(NamedTuple):
     lasting: bool = False
     still: bool = False
     compares: bool = False
+    guessed: bool = False
 
     def limited(self, since_ms: int | None, until_ms: int | None) -> Plan:
         """The plan with a time that was given, instead of what the question says of it."""
@@ -133,10 +136,10 @@ class _Row(NamedTuple):
     pattern: re.Pattern[str]
 
 
-_DECIDES: Final = 1.15
-"""Strength of a row that decides alone."""
-_LIKELY: Final = ((0.95, 0.35), (1.0, 0.5), (_DECIDES, 0.65))
+_LIKELY: Final = ((0.95, 0.45), (1.0, 0.55), (1.15, 0.65), (math.inf, 0.9))
 """How likely what was learned must be to count, against a row of up to that strength."""
+_LIKELY_PLAIN: Final = 0.9
+"""How likely it must at least be that a question is a plain one of content, against any row."""
 _GAP: Final = re.compile(r"\.\*\??")
 
 
@@ -166,7 +169,7 @@ _ASKS: Final = re.compile(
     re.IGNORECASE,
 )
 _AHEAD: Final = re.compile(
-    r"\W*(?:(?:by|until|till)\s+)?when\s+(?:is|are|will|does|do|must|should|can)\b",
+    r"\W*(?:(?:by|until|till)\s+)?when\s+(?:is|am|are|will|does|do|must|should|can)\b",
     re.IGNORECASE,
 )
 _LASTING: Final = re.compile(
@@ -233,6 +236,7 @@ def plan_of(
     *,
     day_ms: int | None = None,
     besides: frozenset[Operator] = frozenset(),
+    vector: tuple[float, ...] | None = None,
 ) -> Plan:
     """The plan of a question.
 
@@ -242,12 +246,14 @@ def plan_of(
         zone: whose midnights days begin at.
         day_ms: a moment of the day that times of day are of, where it names none; None: of today.
         besides: operators that are not meant.
+        vector: of the question; None: its words must do.
     """
     text = query[:MAX_SEARCHED_CHARACTERS]
     spans = exact_windows(text, now_ms, zone, day_ms=day_ms)
     quoted = _quoted(text)
     timeless = _timeless(text, spans)
-    operator, confidence = _asked(text, timeless, has_time=bool(spans), besides=besides)
+    not_meant = besides | (frozenset() if spans else _OF_A_TIME)
+    operator, confidence, guessed = _asked(text, timeless, besides=not_meant, vector=vector)
     if confidence == 0 and quoted:
         operator, confidence = Operator.SIMILAR, 0.8
     if operator is Operator.VALUE and spans and all(span.span.end_ms <= now_ms for span in spans):
@@ -275,6 +281,7 @@ def plan_of(
         lasting=lasting,
         still=_STILL.search(text) is not None,
         compares=_COMPARED.match(text) is not None,
+        guessed=guessed,
     )
 
 
@@ -299,29 +306,36 @@ _OF_A_TIME: Final = frozenset((Operator.WINDOW, Operator.VALUE_AT))
 
 
 def _asked(
-    text: str, timeless: str, *, has_time: bool, besides: frozenset[Operator]
-) -> tuple[Operator, float]:
-    """The operator that is asked for, and how sure it is; 0: nothing is understood.
+    text: str,
+    timeless: str,
+    *,
+    besides: frozenset[Operator],
+    vector: tuple[float, ...] | None,
+) -> tuple[Operator, float, bool]:
+    """The operator that is asked for, how sure it is (0: nothing is understood), and if by guess.
 
-    A row that says so in so many words decides. Otherwise all that match, and the words, are
-    weighed by what was learned from phrasings: a row that matches part of a question may mislead.
+    All rows that match, the words and the vector are weighed by what was learned from phrasings: a
+    row that matches part of a question may mislead. The surer a row, the more it takes to overrule
+    it.
     """
     matching = rows_matching(text)
-    allowed = _ALL - besides - (frozenset() if has_time else _OF_A_TIME)
+    allowed = _ALL - besides
     strengths = {one: strength for one, strength in matching.items() if one in allowed}
     if timeless != text:  # whole sentences, to which a time may be added
         strengths |= rows_matching(timeless, of=_WITHOUT_TIME & allowed)
     best = max(strengths, key=strengths.__getitem__, default=Operator.SEARCH)
     strength = strengths.get(best, 0.0)
-    if strength < _DECIDES:
-        shares = likely(text, matching)
-        learned = max(allowed, key=lambda operator: shares[operator])
-        least = next(share for bound, share in _LIKELY if strength <= bound)
-        needed = _NEEDED.get(learned)
-        is_meant = needed is None or needed.search(text) is not None
-        if shares[learned] >= least and is_meant and learned not in (best, Operator.SEARCH):
-            return learned, shares[learned]
-    return best, min(1.0, strength)
+    shares = likely(text, matching, vector=vector)
+    learned = max(allowed, key=lambda operator: shares[operator])
+    least = next(share for bound, share in _LIKELY if strength <= bound)
+    if learned is Operator.SEARCH:
+        is_plain = shares[learned] >= max(least, _LIKELY_PLAIN)
+        return (learned, 0.0, False) if is_plain else (best, min(1.0, strength), False)
+    needed = _NEEDED.get(learned)
+    is_meant = needed is None or needed.search(text) is not None
+    if shares[learned] >= least and is_meant and learned is not best:
+        return learned, shares[learned], strengths.get(learned, 0.0) < 1
+    return best, min(1.0, strength), False
 
 
 def rows_matching(text: str, *, of: Collection[Operator] = _ALL) -> dict[Operator, float]:
@@ -365,7 +379,7 @@ def _topic(text: str, timeless: str, operator: Operator) -> str:
 def _without(text: str, operator: Operator) -> str:
     """The text without what asks for an operator."""
     for row in _TABLE:
-        if row.operator is operator:
+        if row.operator is operator is not Operator.SEARCH:  # nothing of its words is left out
             text = row.pattern.sub(_in_gaps, text)
     return text
 

@@ -33,6 +33,19 @@ _HEED = r"(?:know|keep\s+in\s+mind|bear\s+in\s+mind|consider|remember|heed|respe
 
 ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
     (
+        "search",
+        1.0,
+        (
+            r"^\W*(?:and\s+)?what\s+(?:has\s+|have\s+)?(?:happened|became|become)\s+(?:to|with|of)",
+            r"^\W*(?:and\s+)?what\s+(?:did|have|has)\s+(?:i|we|you)\s+(?:do|done)\s+(?:about|with)",
+        ),
+    ),
+    (
+        "actor",
+        1.2,
+        (r"^\W*who\s+(?:is|are|was|were)\s+(?:my|our)\s+\w+(?:\s+\w+)?\W*$",),
+    ),
+    (
         "similar",
         1.4,
         (

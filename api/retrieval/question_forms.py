@@ -3,7 +3,8 @@
 Two linear models over the words of a question and their neighbours, trained on ways to ask that
 people wrote down with gaps for what they ask about (`make train-phrasings`; decision 33). A word
 that stands in none of these is unknown, so no name, product or trade is learned: "what tripped up
-the frobnication" has the form of "what tripped up the refund".
+the frobnication" has the form of "what tripped up the refund". Where the vector of a question is
+at hand, it says what words that no phrasing has mean.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ class Forms(NamedTuple):
         operators: names, in the order of the weights.
         grams: the place of each gram among the weights.
         weights: of the grams, a row each.
+        meaning: weights of the dimensions of a question's vector, a row each.
         bias: of the operators.
         words: that stand in phrasings.
         topic: weights of what a word stands among, for it to say what the question is about.
@@ -56,6 +58,7 @@ class Forms(NamedTuple):
     operators: tuple[str, ...]
     grams: Mapping[str, int]
     weights: NDArray[Any]
+    meaning: NDArray[Any]
     bias: NDArray[Any]
     words: frozenset[str]
     topic: Mapping[str, float]
@@ -71,11 +74,17 @@ def forms() -> Forms:
 def read_forms(table: Mapping[str, Any]) -> Forms:
     """What a table says."""
     operators = tuple(table["operators"])
-    levels = numpy.frombuffer(b64decode(table["weights"]), dtype=numpy.int8)
+
+    def rows(name: str) -> NDArray[Any]:
+        levels = numpy.frombuffer(b64decode(table[name]), dtype=numpy.int8)
+        weights = levels.reshape(-1, len(operators)).astype(numpy.float32) * table[f"{name}_scale"]
+        return numpy.asarray(weights)
+
     return Forms(
         operators=operators,
         grams={gram: place for place, gram in enumerate(table["grams"])},
-        weights=levels.reshape(-1, len(operators)).astype(numpy.float32) * table["scale"],
+        weights=rows("weights"),
+        meaning=rows("meaning"),
         bias=numpy.array(table["bias"]),
         words=frozenset(table["words"]),
         topic=table["topic"],
@@ -133,18 +142,27 @@ def rows_grams(rows: Mapping[Row, float]) -> set[str]:
     return {f"top {first}", *(f"row {operator}" for operator in rows), *sure}
 
 
-def likely(text: str, rows: Mapping[Row, float], model: Forms | None = None) -> dict[str, float]:
+def likely(
+    text: str,
+    rows: Mapping[Row, float],
+    model: Forms | None = None,
+    *,
+    vector: Sequence[float] | None = None,
+) -> dict[str, float]:
     """How likely each operator is meant, 0 to 1, all of them 1 together.
 
     Args:
         text: the question.
         rows: as `rows_grams` takes them.
         model: None: that of the table.
+        vector: of the question, by the embedder; None: its words must do.
     """
     model = model or forms()
     grams = grams_of(tokens_of(text)) | rows_grams(rows)
     held = sorted(model.grams[gram] for gram in grams if gram in model.grams)  # summed alike
     scores = model.weights[held].sum(axis=0) + model.bias
+    if vector is not None:
+        scores = scores + numpy.asarray(vector, dtype=numpy.float32) @ model.meaning
     shares = numpy.exp(scores - scores.max())
     return dict(zip(model.operators, (shares / shares.sum()).tolist(), strict=True))
 

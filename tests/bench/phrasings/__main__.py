@@ -10,18 +10,22 @@ it; `kept_apart.json` by others, for domains of their own, and nothing is ever t
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
+from typing import Any
 
+import numpy
 import orjson
 
 import api.retrieval
 from api.retrieval.plan import rows_matching
 from api.retrieval.question_forms import TABLE, Forms, likely, read_forms, without_asking
 from enrichment.stems import stems_of
+from pipelines.models.embedder import OnnxEmbedder
 from tests.bench.phrasings.training import Filled, filled, phrasings, trained
 from tests.unit.api.test_plan import PHRASINGS
 
@@ -35,7 +39,7 @@ def main() -> None:
     options = parser.parse_args()
     whole = [Filled(one.value, text, ()) for one, texts in PHRASINGS.items() for text in texts]
     whole += [Filled(one.operator, one.text, ()) for one in phrasings("as_asked.json")]
-    table = trained(phrasings("phrasings.json"), whole)
+    table = trained(phrasings("phrasings.json"), whole, embedded)
     model = read_forms(table)
     apart = [*filled(phrasings("kept_apart.json"), Random(SEED), times=1)]
     for name, questions in (("kept apart", apart), ("of the tests of plans", whole)):
@@ -46,15 +50,25 @@ def main() -> None:
         Path(api.retrieval.__file__).with_name(TABLE).write_bytes(said)
 
 
+def embedded(texts: Sequence[str]) -> Any:
+    """The vectors of texts, a row each; of one text once."""
+    different = [*dict.fromkeys(texts)]
+    vectors = OnnxEmbedder(threads=os.cpu_count() or 1).embed(different)
+    told = dict(zip(different, vectors, strict=True))
+    return numpy.array([numpy.frombuffer(told[text], "<f4") for text in texts])
+
+
 def tell(name: str, questions: Sequence[Filled], model: Forms, *, verbose: bool) -> None:
     """How many are read as they are meant, by the table and by the rows alone; and their topics."""
     read: Counter[str] = Counter()
     meant = told = both = 0
-    for one in questions:
+    for one, vector in zip(questions, embedded([one.text for one in questions]), strict=True):
         rows = rows_matching(one.text)
-        shares = likely(one.text, rows, model)
+        shares = likely(one.text, rows, model, vector=vector)
         best = max(shares, key=shares.__getitem__)
         read["table"] += best == one.operator
+        by_words = likely(one.text, rows, model)
+        read["without vectors"] += max(by_words, key=by_words.__getitem__) == one.operator
         read["rows"] += max(rows, key=rows.__getitem__, default="search") == one.operator
         if verbose and best != one.operator:
             sys.stdout.write(f"  {one.operator} read as {best} {shares[best]:.2f}: {one.text}\n")

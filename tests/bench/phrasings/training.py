@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any, Final, NamedTuple
@@ -27,6 +27,7 @@ from api.retrieval.question_forms import (
 from tests.bench.adam import Adam
 
 Array = Any
+Embedded = Callable[[Sequence[str]], Array]
 FOLDER: Final = Path(__file__).parent
 OPERATORS: Final = tuple(Operator)
 WAYS: Final = 4
@@ -34,6 +35,10 @@ WAYS: Final = 4
 LEAST_PHRASINGS: Final = 3
 """That a gram stands in, to be learned."""
 BATCH, EPOCHS, TOPIC_EPOCHS = 512, 12, 6
+MEANING: Final = 4.0
+"""Length of a question's vector among signs that are 1."""
+WITHOUT: Final = 0.5
+"""Share of the questions of a batch whose vector is left out, for words must do without it."""
 RATE, COOLING, PENALTY = 0.02, 0.93, 1e-4
 SMALLEST: Final = 0.12
 """Weights of signs below are left out of the table."""
@@ -106,26 +111,32 @@ def _filled(way: Phrasing, fillers: Mapping[str, Sequence[str]], chance: Random)
     return Filled(way.operator, text + way.text[last:], topics)
 
 
-def trained(ways: Sequence[Phrasing], whole: Sequence[Filled], seed: int = 1) -> dict[str, Any]:
+def trained(
+    ways: Sequence[Phrasing], whole: Sequence[Filled], embedded: Embedded, seed: int = 1
+) -> dict[str, Any]:
     """The table.
 
     Args:
         ways: phrasings.
         whole: questions that are learned as they are.
+        embedded: the vectors of texts, a row each.
         seed: of what fills the gaps.
     """
     questions = [*filled(ways, Random(seed)), *(one for one in whole for _ in range(WAYS))]
-    grams, weights, bias = _operators(questions, ways)
+    vectors = MEANING * embedded([one.text for one in questions])
+    grams, weights, meaning, bias = _operators(questions, ways, vectors)
     words = _words(ways)
     topic, topic_bias = _topics([one for one in questions if one.topics], words)
-    scale = float(numpy.abs(weights).max()) / 127
-    levels = numpy.rint(weights / scale).astype(numpy.int8)
+    levels, scale = _levels(weights)
     used = numpy.abs(levels).max(axis=1) > 1
+    of_vectors, meaning_scale = _levels(meaning)
     return {
         "operators": [one.value for one in OPERATORS],
         "grams": [gram for gram, one in zip(grams, used, strict=True) if one],
         "weights": b64encode(levels[used].tobytes()).decode(),
-        "scale": scale,
+        "weights_scale": scale,
+        "meaning": b64encode(of_vectors.tobytes()).decode(),
+        "meaning_scale": MEANING * meaning_scale,
         "bias": [round(float(one), 4) for one in bias],
         "words": sorted(words),
         "topic": topic,
@@ -133,9 +144,15 @@ def trained(ways: Sequence[Phrasing], whole: Sequence[Filled], seed: int = 1) ->
     }
 
 
+def _levels(weights: Array) -> tuple[Array, float]:
+    """Weights in a byte each, and what a level is worth."""
+    scale = float(numpy.abs(weights).max()) / 127
+    return numpy.rint(weights / scale).astype(numpy.int8), scale
+
+
 def _operators(
-    questions: Sequence[Filled], ways: Sequence[Phrasing]
-) -> tuple[list[str], Array, Array]:
+    questions: Sequence[Filled], ways: Sequence[Phrasing], vectors: Array
+) -> tuple[list[str], Array, Array, Array]:
     held = [
         sorted(grams_of(tokens_of(one.text)) | rows_grams(rows_matching(one.text)))
         for one in questions
@@ -143,15 +160,15 @@ def _operators(
     learned = _grams(ways) | {gram for one in held for gram in one if _is_of_rows(gram)}
     grams = sorted(learned)
     places = {gram: place for place, gram in enumerate(grams)}
-    matrix = numpy.zeros((len(held), len(grams)), dtype=numpy.float32)
+    matrix = numpy.zeros((len(held), len(grams)), dtype=numpy.uint8)
     for row, one in enumerate(held):
         matrix[row, [places[gram] for gram in one if gram in places]] = 1
     labels = numpy.array([_place(one.operator) for one in questions])
     counts = numpy.bincount(labels, minlength=len(OPERATORS))
     worth = numpy.sqrt(len(labels) / len(OPERATORS) / numpy.maximum(counts, 1))[labels]
     wanted = numpy.eye(len(OPERATORS), dtype=numpy.float32)[labels]
-    weights, bias = _fitted(matrix, wanted, worth.astype(numpy.float32), EPOCHS)
-    return grams, weights, bias
+    fitted = _fitted(matrix, vectors, wanted=wanted, worth=worth.astype(numpy.float32))
+    return grams, *fitted
 
 
 def _place(operator: str) -> int:
@@ -202,26 +219,31 @@ def _is_inside(token: Token, topics: Sequence[tuple[int, int]]) -> bool:
     return any(start <= token.start < end for start, end in topics)
 
 
-def _fitted(matrix: Array, wanted: Array, worth: Array, epochs: int) -> tuple[Array, Array]:
-    """Weights and bias of a softmax."""
+def _fitted(
+    matrix: Array, vectors: Array, *, wanted: Array, worth: Array
+) -> tuple[Array, Array, Array]:
+    """Weights of the grams and of the vectors, and the bias, of a softmax."""
     chance = numpy.random.default_rng(0)
-    weights, bias = (
-        Adam(shape, RATE, numpy.float32)
-        for shape in ((matrix.shape[1], wanted.shape[1]), (wanted.shape[1],))
+    widths = (matrix.shape[1], vectors.shape[1], 1)
+    weights, meaning, bias = (
+        Adam((width, wanted.shape[1]), RATE, numpy.float32) for width in widths
     )
-    for _ in range(epochs):
+    for _ in range(EPOCHS):
         order = chance.permutation(len(matrix))
         for start in range(0, len(order), BATCH):
             batch = order[start : start + BATCH]
-            scores = matrix[batch] @ weights.weights + bias.weights
+            signs = matrix[batch].astype(numpy.float32)
+            held = vectors[batch] * (chance.random((len(batch), 1)) >= WITHOUT)
+            scores = signs @ weights.weights + held @ meaning.weights + bias.weights
             shares = numpy.exp(scores - scores.max(axis=1, keepdims=True))
             shares /= shares.sum(axis=1, keepdims=True)
             off = (shares - wanted[batch]) * worth[batch, None] / len(batch)
-            weights.down(matrix[batch].T @ off + PENALTY * weights.weights)
-            bias.down(off.sum(axis=0))
-        for fit in (weights, bias):
+            weights.down(signs.T @ off + PENALTY * weights.weights)
+            meaning.down(held.T @ off + PENALTY * meaning.weights)
+            bias.down(off.sum(axis=0, keepdims=True))
+        for fit in (weights, meaning, bias):
             fit.rate *= COOLING
-    return weights.weights, bias.weights
+    return weights.weights, meaning.weights, bias.weights[0]
 
 
 def _fitted_sparse(rows: Sequence[Sequence[int]], width: int, wanted: Array) -> tuple[Array, float]:
