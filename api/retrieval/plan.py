@@ -327,7 +327,9 @@ def _asked(
     strength = strengths.get(best, 0.0)
     shares = likely(text, matching, vector=vector)
     learned = max(allowed, key=lambda operator: shares[operator])
-    least = next(share for bound, share in _LIKELY if strength <= bound)
+    # of a time that it does not name: it is rather a plain question than one of another operator
+    without_time = max((matching.get(one, 0.0) for one in _OF_A_TIME - allowed), default=0.0)
+    least = next(share for bound, share in _LIKELY if max(strength, without_time) <= bound)
     if learned is Operator.SEARCH:
         is_plain = shares[learned] >= max(least, _LIKELY_PLAIN)
         return (learned, 0.0, False) if is_plain else (best, min(1.0, strength), False)
