@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import pytest
 
+from api.retrieval.plan import plan_of
 from tests.bench.small import Edition
 from tests.integration.ledger_of_sessions import (
     Told,
@@ -64,6 +65,7 @@ SESSIONS: Final[tuple[Told, ...]] = (
         *("kiln-3", 3.0, "olga", "kiln-agent"),
         (
             said_by_user("My locker is 23 now."),
+            said_by_user("Such numbers I would rather have in euros."),
             call("inspect_batch", batch="B-40"),
             result("inspect_batch", batch="B-40", pieces=48, broken_pieces=5),
         ),
@@ -284,3 +286,11 @@ def test_what_is_to_be_done_is_what_is_open_and_what_was_promised(edition: Editi
 
 def test_a_question_without_a_word_is_not_answered(edition: Edition) -> None:
     assert not edition.ask("?", user_id="*")["meta"]["answered"]
+
+
+def test_a_guess_that_finds_nothing_is_asked_as_a_plain_question(edition: Edition) -> None:
+    question = "In which currency do I want numbers?"
+    assert plan_of(question, 0).guessed
+    document = edition.ask(question, user_id="olga")
+    assert document["meta"]["plan"]["operator"] == "search"
+    assert document["answer"]["value"] == "olga: Such numbers I would rather have in euros."
