@@ -136,9 +136,9 @@ class _Row(NamedTuple):
     pattern: re.Pattern[str]
 
 
-_LIKELY: Final = ((0.95, 0.45), (1.0, 0.55), (1.15, 0.65), (math.inf, 0.9))
+_LIKELY: Final = ((0.95, 0.35), (1.0, 0.5), (1.15, 0.65), (math.inf, 0.9))
 """How likely what was learned must be to count, against a row of up to that strength."""
-_LIKELY_PLAIN: Final = 0.9
+_LIKELY_PLAIN: Final = 0.97
 """How likely it must at least be that a question is a plain one of content, against any row."""
 _GAP: Final = re.compile(r"\.\*\??")
 
@@ -326,6 +326,8 @@ def _asked(
     best = max(strengths, key=strengths.__getitem__, default=Operator.SEARCH)
     strength = strengths.get(best, 0.0)
     shares = likely(text, matching, vector=vector)
+    if Operator.VALUE_AT not in allowed:  # of a day that it does not name
+        shares[Operator.VALUE] += shares[Operator.VALUE_AT]
     learned = max(allowed, key=lambda operator: shares[operator])
     # of a time that it does not name: it is rather a plain question than one of another operator
     without_time = max((matching.get(one, 0.0) for one in _OF_A_TIME - allowed), default=0.0)
