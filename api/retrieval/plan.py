@@ -254,6 +254,9 @@ def plan_of(
     timeless = _timeless(text, spans)
     not_meant = besides | (frozenset() if spans else _OF_A_TIME)
     operator, confidence, guessed = _asked(text, timeless, besides=not_meant, vector=vector)
+    compares = _COMPARED.match(text) is not None
+    if guessed and compares:  # of what there is of both, not of one value
+        operator, confidence, guessed = Operator.SEARCH, 0.0, False
     if confidence == 0 and quoted:
         operator, confidence = Operator.SIMILAR, 0.8
     if operator is Operator.VALUE and spans and all(span.span.end_ms <= now_ms for span in spans):
@@ -280,7 +283,7 @@ def plan_of(
         ahead=operator is Operator.TIME and _AHEAD.match(text) is not None,
         lasting=lasting,
         still=_STILL.search(text) is not None,
-        compares=_COMPARED.match(text) is not None,
+        compares=compares,
         guessed=guessed,
     )
 

@@ -132,3 +132,18 @@ def test_any_text_is_read(text: str) -> None:
     assert grams_of(tokens_of(text))
     letters = iter(text)
     assert all(one in letters for one in without_asking(text, text) if one != " ")  # in their order
+
+
+@pytest.mark.parametrize(
+    ("question", "operator"),
+    [
+        ("Compare the quotes of both kilns.", "search"),
+        ("What did I do about the kiln?", "search"),
+        ("Who is my potter?", "actor"),
+        ("When am I in the studio?", "time"),
+        ("Please confirm the licence number of Ada Byron for the file.", "value"),
+    ],
+)
+def test_what_sounds_like_something_else_is_not_taken_for_it(question: str, operator: str) -> None:
+    (vector,) = embedded([question])
+    assert plan_of(question, NOW_MS, vector=tuple(vector.tolist())).operator == operator
