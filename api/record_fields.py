@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from api.schemas import Node
@@ -26,7 +26,7 @@ _UNITS_MS: Final = {
             ("s sec secs seconds", 1_000),
             ("min mins minutes", 60_000),
         ),
-        *(("h hours", 3_600_000), ("days", 86_400_000)),
+        *(("h hours", 3_600_000), ("days", 86_400_000), ("weeks", 604_800_000)),
     )
     for name in names.split()
 }
@@ -36,6 +36,26 @@ _LENGTHS: Final = word_set("duration elapsed runtime took time total")
 
 
 _OUTCOMES: Final = (EventKind.RESULT, EventKind.FAILURE)
+
+_CHANGED: Final = (
+    ("old", "new"),
+    ("previous", "current"),
+    ("before", "after"),
+    ("old_value", "new_value"),
+    ("previous_value", "current_value"),
+    ("previous_value", "new_value"),
+    ("from", "to"),
+)
+"""What a record calls the two values of a field that was changed."""
+ENDS: Final = frozenset(("from", "to"))
+"""These may also be the ends of a stretch: only a number that is no range is changed by them."""
+_STRETCHES: Final = word_set(
+    "range window period span interval slot hours days dates pages rows lines between stay route"
+)
+_FIELD: Final = ("field", "attribute", "setting", "property", "parameter", "key", "column")
+"""Stand beside the two values and say which field was changed."""
+_VERSIONS: Final = frozenset(name for pair in _CHANGED for name in pair) - ENDS
+"""Alone these say nothing of what: no answer stands under such a name."""
 
 
 class Shown(NamedTuple):
@@ -53,12 +73,21 @@ class Field(NamedTuple):
         words: of its name, at least one.
         value: of it.
         row: path and number of the record of a list that it is of; empty: of no list.
+        former: its value until then, where the event tells of a change; empty: it does not.
     """
 
     node_id: str
     words: tuple[str, ...]
     value: str
     row: tuple[str, int] | tuple[()] = ()
+    former: str = ""
+
+
+class _Line(NamedTuple):
+    above: str
+    name: str
+    value: str
+    former: str = ""
 
 
 def summary_of(node: Node) -> str | None:
@@ -72,11 +101,21 @@ def said_by(node: Node, shown: Shown) -> str:
     return shown.texts.get(node.node_id) or summary_of(node) or ""
 
 
+def words_of(node: Node, shown: Shown) -> str:
+    """What somebody says, without who says it."""
+    return said_by(node, shown).removeprefix(f"{node.attributes.get('speaker')}: ")
+
+
 def fields_of(node: Node, shown: Shown) -> list[Field]:
-    """The fields of an event, those of the surface before nested ones."""
-    is_message = node.attributes.get("kind") == EventKind.MESSAGE
-    text = None if is_message else shown.texts.get(node.node_id)
-    return _of_summary(node) if text is None else _of_text(node.node_id, text)
+    """The fields of an event, those of the surface before nested ones.
+
+    A field that was changed stands there once, as `limit: 9` for `limit: {old: 5, new: 9}`.
+    """
+    kind = node.attributes.get("kind")
+    text = None if kind == EventKind.MESSAGE else shown.texts.get(node.node_id)
+    if text is None:
+        return _of_summary(node)
+    return _of_text(node.node_id, text, may_ask=kind == EventKind.CALL)
 
 
 def _of_summary(node: Node) -> list[Field]:
@@ -85,19 +124,16 @@ def _of_summary(node: Node) -> list[Field]:
     return [
         Field(node.node_id, words, value.strip())
         for *_, name, value in parts
-        if (words := _words(name))
+        if name not in _VERSIONS and (words := _words(name))
     ]
 
 
-def _of_text(node_id: str, text: str) -> list[Field]:
+def _of_text(node_id: str, text: str, *, may_ask: bool) -> list[Field]:
     """A line a field; a name that comes again under the same path begins the next record."""
     numbers: dict[str, int] = {}
     names: dict[str, set[str]] = {}
     told: list[tuple[int, Field]] = []
-    for line in text.split("\n"):
-        if (match := _LINE.fullmatch(line)) is None:
-            continue
-        above, _, name = match["path"].rpartition(".")
+    for above, name, value, former in _with_changes(_lines(text), may_ask=may_ask):
         met = names.setdefault(above, set())
         if name in met:
             met.clear()
@@ -105,8 +141,54 @@ def _of_text(node_id: str, text: str) -> list[Field]:
         met.add(name)
         row = (above, numbers.get(above, 0)) if above else ()
         if words := _words(name):
-            told.append((len(row), Field(node_id, words, (match["value"] or "").strip(), row)))
+            told.append((len(row), Field(node_id, words, value, row, former)))
     return [field for _, field in sorted(told, key=lambda each: each[0])]
+
+
+def _lines(text: str) -> Iterator[_Line]:
+    for line in text.split("\n"):
+        if (match := _LINE.fullmatch(line)) is not None:
+            above, _, name = match["path"].rpartition(".")
+            yield _Line(above, name, (match["value"] or "").strip())
+
+
+def _with_changes(lines: Iterable[_Line], *, may_ask: bool) -> Iterator[_Line]:
+    """The lines, of those that tell what a field was and what it is one under the field's name.
+
+    Args:
+        lines: of a record.
+        may_ask: whether `from` and `to` may be the bounds that something is asked for by.
+    """
+    record: list[_Line] = []
+    for line in lines:
+        if record and (line.above != record[0].above or line.name in {one.name for one in record}):
+            yield from _changed(record, may_ask=may_ask)
+            record = []
+        record.append(line)
+    yield from _changed(record, may_ask=may_ask)
+
+
+def _changed(record: Sequence[_Line], *, may_ask: bool) -> Iterator[_Line]:
+    values = {line.name: line.value for line in record}
+    pairs = (pair for pair in _CHANGED if values.keys() >= {*pair})
+    old, new = next((one for one in pairs if _is_change(record, one, may_ask=may_ask)), ("", ""))
+    named = next((values[name] for name in _FIELD if values.get(name)), "")
+    for line in record:
+        if line.name == new and (named or line.above):
+            above, _, name = (line.above, "", named) if named else line.above.rpartition(".")
+            yield _Line(above, name, values[new], values[old])
+        elif line.name not in _VERSIONS and line.name != old:
+            yield line
+
+
+def _is_change(record: Sequence[_Line], pair: tuple[str, str], *, may_ask: bool) -> bool:
+    """Whether two values are of one field, one after the other."""
+    if not ENDS.issuperset(pair):
+        return True
+    above = record[0].above.rpartition(".")[2]
+    ends = [line.value for line in record if line.name in pair]
+    is_stretch = may_ask or not _STRETCHES.isdisjoint(_words(above))
+    return not is_stretch and all(map(_DECIMAL.fullmatch, ends))
 
 
 def _words(name: str) -> tuple[str, ...]:
@@ -187,6 +269,22 @@ def duration_ms(field: Field) -> float | None:
     if not is_length or not _DECIMAL.fullmatch(field.value):
         return None
     return float(field.value) * _UNITS_MS[unit]
+
+
+_SPOKEN: Final = re.compile(
+    r"(?<!\w)(?P<number>an?|one|\d{1,6})\s+(?P<unit>second|minute|hour|day|week)s?(?!\w)",
+    re.IGNORECASE,
+)
+
+
+def durations_in(text: str) -> frozenset[str]:
+    """Durations that a text names, as plain numbers of records: "a day" is 86400, or 86400000."""
+    spoken: set[str] = set()
+    for match in _SPOKEN.finditer(text):
+        number = int(match["number"]) if match["number"].isdigit() else 1
+        length_ms = number * _UNITS_MS[match["unit"].lower() + "s"]
+        spoken |= {str(length_ms), str(length_ms // 1_000)}
+    return frozenset(spoken)
 
 
 def outcomes_of(events: Mapping[str, Node]) -> dict[Any, Node]:

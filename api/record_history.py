@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from api.record_fields import (
     Field,
     Shown,
+    durations_in,
     fields_of,
     identifiers_in,
     is_echo,
@@ -23,9 +24,11 @@ from api.record_fields import (
     said_by,
 )
 from api.retrieval.plan import Operator, Plan
+from api.retrieval.story_terms import VALUES
 from api.schemas import Node
 from enrichment.event_kinds import FAILED, EventKind
-from enrichment.stems import stems_of, telling_stems_of
+from enrichment.stems import stems_of, telling_stems_of, words_in
+from projections.events import timestamp_text
 
 _FORMER: Final = re.compile(
     r"(?<!\w)before(?:\W*$|(?=\s+(?:it|that|this|they|he|she|i|we|you|the|my|our|his|her|their)\b))",
@@ -33,6 +36,7 @@ _FORMER: Final = re.compile(
 )
 _AT_FIRST: Final = re.compile(r"(?<!\w)(?:originally|initially|at\s+first)(?!\w)", re.IGNORECASE)
 _IN_PAST: Final = re.compile(r"(?<!\w)(?:was|were|did|had)(?!\w)", re.IGNORECASE)
+
 _NEVER_FORMER: Final = frozenset((Operator.BEFORE, Operator.AFTER, Operator.WINDOW))
 _IDENTIFIER: Final = re.compile(r"(?=\D*\d)(?=.*[^\W\d_])[\w./#:-]{2,60}")
 _DATE: Final = re.compile(r"\d{4}-\d\d(?:-\d\d)?(?:[T ].*)?")
@@ -47,11 +51,12 @@ _STATES: Final = (EventKind.RESULT, EventKind.OTHER, EventKind.CALL)
 
 
 class Stated(NamedTuple):
-    """A value of a thing, the event that says it, and when that was."""
+    """A value of a thing, the event that says it, when that was, and the value until then."""
 
     value: str
     node_id: str
     at: str
+    former: str = ""
 
 
 def is_former(plan: Plan) -> bool:
@@ -66,7 +71,7 @@ def is_as_found(plan: Plan) -> bool:
 
     A question may name a time, or ask how something went: "which film was used?".
     """
-    if plan.operator is Operator.VALUE_AT or plan.spans:
+    if plan.operator is not Operator.VALUE_AT and plan.spans:
         return True
     in_past = plan.operator is Operator.SEARCH and _IN_PAST.search(plan.timeless) is not None
     return in_past and not (is_former(plan) or is_known_first(plan))
@@ -94,12 +99,43 @@ def as_asked(first: Field, plan: Plan, shown: Shown) -> Stated | None:
         None: it is asked what it was before, and nothing says that it was ever another.
     """
     told = history(first, plan, shown)
+    if plan.operator is Operator.VALUE_AT:
+        return _as_of(max(span.end_ms for span in plan.spans), told) if plan.spans else told[-1]
+    told = _each_value(told)
     if is_known_first(plan):
         return told[0]
     if not is_former(plan):
         return told[-1]
-    others = [one for one in told if one.value != told[-1].value]
-    return others[-1] if others else _in_a_sentence(told[-1], plan, shown)
+    later = next((one for one in reversed(told[1:]) if is_said_in(one.value, plan)), told[-1])
+    others = [one for one in told[: told.index(later)] if one.value != later.value]
+    return others[-1] if others else _in_a_sentence(later, plan, shown)
+
+
+def is_said_in(value: str, plan: Plan) -> bool:
+    """Whether a question says a value: "before it became 400", "before it was a day"."""
+    words = words_in(value.lower())
+    return bool(words) and (
+        {*words} <= {*words_in(plan.timeless.lower())} or value in durations_in(plan.timeless)
+    )
+
+
+def _each_value(told: Sequence[Stated]) -> list[Stated]:
+    """What was stated, with the value before a change that nothing else states."""
+    each: list[Stated] = []
+    for one in told:
+        if one.former and (not each or each[-1].value != one.former):
+            each.append(one._replace(value=one.former, former=""))
+        each.append(one)
+    return each
+
+
+def _as_of(end_ms: int, told: Sequence[Stated]) -> Stated:
+    """What was so before a moment; the first change after it tells, too, what was until then."""
+    end = timestamp_text(end_ms)
+    later = next((one for one in told if one.at >= end), None)
+    if later is not None and later.former:
+        return later._replace(value=later.former)
+    return next((one for one in reversed(told) if one.at < end), told[0])
 
 
 def _in_a_sentence(now: Stated, plan: Plan, shown: Shown) -> Stated | None:
@@ -122,8 +158,8 @@ def history(first: Field, plan: Plan, shown: Shown) -> Sequence[Stated]:
     told = question & stems_of(said_by(record, shown))
     named = identifiers_in(plan.timeless)
     key = None if named else _key(first, record, outcomes.get(record.node_id), plan, shown=shown)
-    stated = {first.node_id: Stated(first.value, first.node_id, _at(record))}
-    if key is None and not (named or (told and plan.operator is Operator.VALUE)):
+    stated = {first.node_id: Stated(first.value, first.node_id, _at(record), first.former)}
+    if key is None and not (named or (told and plan.operator in VALUES)):
         return [*stated.values()]
     for node in shown.events.values():
         if node.node_id in stated or not _states(node, outcomes.get(node.node_id)):
@@ -131,10 +167,12 @@ def history(first: Field, plan: Plan, shown: Shown) -> Sequence[Stated]:
         if key is None and not told <= stems_of(said_by(node, shown)):
             continue
         fields = of_meant_row(fields_of(node, shown), plan.timeless)
-        if key is not None and not any(_is_same(field, key) for field in fields):
+        outcome = outcomes.get(node.node_id)
+        beside = [] if outcome is None else fields_of(outcome, shown)
+        if key is not None and not any(_is_same(field, key) for field in (*fields, *beside)):
             continue
         if (same := _called_alike(first, fields)) is not None:
-            stated[node.node_id] = Stated(same.value, node.node_id, _at(node))
+            stated[node.node_id] = Stated(same.value, node.node_id, _at(node), same.former)
     return sorted(stated.values(), key=attrgetter("at"))
 
 

@@ -17,8 +17,9 @@ from api.record_fields import (
     is_echo,
     of_meant_row,
     outcomes_of,
+    said_by,
 )
-from api.record_history import has_failed
+from api.record_history import has_failed, is_said_in, settled
 from api.record_reading import (
     BESIDE,
     Value,
@@ -39,6 +40,8 @@ from enrichment.vocabulary import STOP_WORDS, word_set
 _HOW_MANY: Final = re.compile(r"^\W*(?:and\s+)?(?:for\s+)?how\s+many\s+(?!times\b)", re.IGNORECASE)
 
 _NUMBER: Final = re.compile(r"\d{1,15}")
+
+_DECIMAL: Final = re.compile(r"\d{1,15}(?:\.\d+)?")
 
 _COUNTS: Final = frozenset(("count", "quantity", "qty"))
 """Names of fields that say how many of what the record is about."""
@@ -230,13 +233,26 @@ def _amount_done(plan: Plan, amounts: Iterable[Field]) -> Field | None:
     return None
 
 
+_KEPT: Final = re.compile(
+    r"(?<!\w)(?:holds?|held|keeps?|kept|caches?|cached|stores?|stored|retains?|retained|"
+    r"lives?|valid|waits?)(?!\w)",
+    re.IGNORECASE,
+)
+"""How long something is kept is a setting, and not how long an act took."""
+_KEEPING: Final = word_set("ttl retention lifetime validity expiry timeout age keep cache")
+"""Stand in the name of a field that says how long something is kept."""
+
+
 def lasted(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
     """How long it took by the record of what the question is about: `minutes: 112`.
 
-    Or by what came of the call that it is about. That counts more than when events were told.
+    Or by what came of the call that it is about. That counts more than when events were told. How
+    long something is kept says `ttl: 300`.
     """
     if plan.operator is not Operator.TIME:
         return None
+    if _KEPT.search(plan.timeless):
+        return as_it_is_asked(_keeping(plan, shown), plan, shown)
     identifiers = identifiers_in(plan.timeless)
     both = [shown.events[event_id] for event_id in evidence if event_id in shown.events]
     of_one_tool = len({node.attributes.get("tool_name") for node in both}) == 1
@@ -245,6 +261,22 @@ def lasted(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
             if (ms := duration_ms(field)) is not None:
                 return Value(duration_text(round(ms)), [node.node_id, *evidence])
     return None
+
+
+def _keeping(plan: Plan, shown: Shown) -> Field | None:
+    """How long something is kept, by the newest record of it; that which the question names first.
+
+    Its tool or what it says has a word of the question.
+    """
+    question = telling_stems_of(plan.timeless)
+    told = [
+        (is_said_in(field.value, plan), node.provenance.occurred_at or "", field)
+        for node in settled(shown)
+        if question & stems_of(f"{node.attributes.get('tool_name') or ''} {said_by(node, shown)}")
+        for field in fields_of(node, shown)
+        if not _KEEPING.isdisjoint(field.words) and _DECIMAL.fullmatch(field.value)
+    ]
+    return max(told, key=itemgetter(0, 1))[2] if told else None
 
 
 def how_many(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from api.comparisons import compared, foremost
+from api.record_days import is_no_time
 from api.record_fields import Shown, fields_of, said_by, summary_of
 from api.record_history import has_failed
 from api.record_numbers import counted
@@ -122,7 +123,7 @@ def _told(
     *,
     zone: tzinfo,
 ) -> Answer:
-    value, evidence, events = story.value, story.evidence, shown.events
+    value, evidence, events = _of_story(story), story.evidence, shown.events
     if value is None and summary is not None:
         value = summary
     promised = story.plan.operator is Operator.PROMISE and story.type == "list"
@@ -147,8 +148,21 @@ def _told(
     if value is None and evidence and (head := events.get(evidence[0])) is not None:
         told = _with_causes(story, head, shown, response.edges)
         evidence = list(dict.fromkeys([*(node.node_id for node in told), *evidence[1:]]))
-        value = " \u2190 ".join(filter(None, map(summary_of, told))) or None
+        value = _summarised(story, told)
     return Answer(type=story.type, value=value, evidence=evidence[:MAX_EVIDENCE])
+
+
+def _summarised(story: StoryAnswer, told: Sequence[Node]) -> str | None:
+    """What events say in a sentence each; a record as a whole is neither a name nor a day."""
+    if story.plan.operator in _SAID_OF_WHOM and not is_said(told[0]):
+        return None
+    return " \u2190 ".join(filter(None, map(summary_of, told))) or None
+
+
+def _of_story(story: StoryAnswer) -> Any:
+    """What stories say; when something was told is no answer to when it is to be."""
+    is_time = story.plan.operator is Operator.TIME
+    return None if is_time and is_no_time(story.plan) else story.value
 
 
 def _said_when(
