@@ -18,6 +18,7 @@ from api.record_fields import (
     words_of,
 )
 from api.record_history import has_failed, is_former, is_known_first
+from api.record_numbers import asks_how_long_kept
 from api.record_reading import (
     FIRST_EVENTS,
     Value,
@@ -90,7 +91,8 @@ def is_of_what_is_planned(plan: Plan) -> bool:
 
 def is_no_time(plan: Plan) -> bool:
     """Whether the time of an event is no answer, although the question was read as one of time."""
-    return is_of_what_is_planned(plan) or _AMOUNT_ASKED.match(plan.timeless) is not None
+    is_amount = _AMOUNT_ASKED.match(plan.timeless) is not None
+    return is_amount or is_of_what_is_planned(plan) or asks_how_long_kept(plan)
 
 
 def when(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
@@ -118,7 +120,8 @@ def _sentence_of_day(plan: Plan, shown: Shown) -> Value | None:
         if node.attributes.get("kind") != EventKind.MESSAGE:
             continue
         said = len(topic & stems_of(text))
-        for sentence in _SENTENCE_END.split(text) if said else ():
+        sentences = _SENTENCE_END.split(text) if said and said >= _SHARE * len(topic) else []
+        for sentence in sentences:
             is_own = own is not None and own.search(sentence) is not None
             rank = (said, is_own, node.provenance.occurred_at or "")
             if _SAID_DAY.search(sentence) and (best is None or rank > best[0]):
@@ -126,6 +129,8 @@ def _sentence_of_day(plan: Plan, shown: Shown) -> Value | None:
     return None if best is None else Value(best[1], [best[2]])
 
 
+_SHARE: Final = 0.5
+"""Of the words that say what is asked about, those that a record says at least."""
 _ROOT: Final = 3
 _FIRST_PERSON: Final = r"\b(?:my|our|I|we)(?:['\u2019]\w+|\s+(?:am|are|will|shall))?\s+{}\w*"
 
@@ -144,9 +149,8 @@ def _only_date(plan: Plan, evidence: list[str], shown: Shown) -> Field | None:
     ]
     first = [] if identifiers else with_outcome(evidence, shown)
     question = telling_stems_of(plan.timeless) - _OF_SETTING
-    if first and question.isdisjoint(
-        one for node in first for one in stems_of(said_by(node, shown))
-    ):
+    said = question.intersection(one for node in first for one in stems_of(said_by(node, shown)))
+    if first and len(said) < _SHARE * len(question):
         return None  # it is of something else
     is_planned = is_of_what_is_planned(plan)
     about += saying_as_much(first[0], plan, shown) if first and is_planned else ()

@@ -26,7 +26,7 @@ from api.record_fields import (
 from api.retrieval.plan import Operator, Plan
 from api.retrieval.story_terms import VALUES
 from api.schemas import Node
-from enrichment.event_kinds import FAILED, EventKind
+from enrichment.event_kinds import EventKind, is_failed
 from enrichment.stems import stems_of, telling_stems_of, words_in
 from projections.events import timestamp_text
 
@@ -84,7 +84,7 @@ def is_known_first(plan: Plan) -> bool:
 
 def has_failed(node: Node) -> bool:
     """Whether an event is a failure."""
-    return node.attributes.get("status") in FAILED
+    return is_failed(node.attributes.get("kind"), node.attributes.get("status"))
 
 
 def as_asked(first: Field, plan: Plan, shown: Shown) -> Stated | None:

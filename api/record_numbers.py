@@ -17,7 +17,6 @@ from api.record_fields import (
     is_echo,
     of_meant_row,
     outcomes_of,
-    said_by,
 )
 from api.record_history import has_failed, is_said_in, settled
 from api.record_reading import (
@@ -29,6 +28,7 @@ from api.record_reading import (
     meaning,
     meanings,
     with_outcome,
+    with_tool,
 )
 from api.retrieval.durations import duration_text
 from api.retrieval.plan import Operator, Plan
@@ -223,11 +223,21 @@ def how_much(stuff: str | None, amounts: Sequence[Field], plan: Plan) -> Field |
     return called(meanings("amount"), amounts, plan) or _amount_done(plan, amounts)
 
 
+def _is_asked(word: str, question: frozenset[str]) -> bool:
+    """Whether a question has a word of a name, or what it is made of: `monthly` is a month."""
+    return stem_in(word) in question or any(
+        len(stem) >= _ROOT and word == f"{stem}ly" for stem in question
+    )
+
+
+_ROOT: Final = 4
+
+
 def _amount_done(plan: Plan, amounts: Iterable[Field]) -> Field | None:
     """How much of what was done: `freed_gb: 38` says how much was freed, `spent_eur` was spent."""
     question = telling_stems_of(plan.timeless)
     for field in amounts:
-        shared = sum(stem_in(word) in question for word in field.words)
+        shared = sum(_is_asked(word, question) for word in field.words)
         if shared and shared >= len(field.words) - BESIDE and not is_echo(field, plan.timeless):
             return field
     return None
@@ -243,6 +253,11 @@ _KEEPING: Final = word_set("ttl retention lifetime validity expiry timeout age k
 """Stand in the name of a field that says how long something is kept."""
 
 
+def asks_how_long_kept(plan: Plan) -> bool:
+    """Whether a question asks how long something is kept: no act lasted as long."""
+    return plan.lasting and _KEPT.search(plan.timeless) is not None
+
+
 def lasted(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
     """How long it took by the record of what the question is about: `minutes: 112`.
 
@@ -251,7 +266,7 @@ def lasted(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
     """
     if plan.operator is not Operator.TIME:
         return None
-    if _KEPT.search(plan.timeless):
+    if asks_how_long_kept(plan):
         return as_it_is_asked(_keeping(plan, shown), plan, shown)
     identifiers = identifiers_in(plan.timeless)
     both = [shown.events[event_id] for event_id in evidence if event_id in shown.events]
@@ -270,13 +285,16 @@ def _keeping(plan: Plan, shown: Shown) -> Field | None:
     """
     question = telling_stems_of(plan.timeless)
     told = [
-        (is_said_in(field.value, plan), node.provenance.occurred_at or "", field)
+        (
+            (is_said_in(field.value, plan), bool(field.former), node.provenance.occurred_at or ""),
+            field,
+        )
         for node in settled(shown)
-        if question & stems_of(f"{node.attributes.get('tool_name') or ''} {said_by(node, shown)}")
+        if question & stems_of(with_tool(node, shown))
         for field in fields_of(node, shown)
         if not _KEEPING.isdisjoint(field.words) and _DECIMAL.fullmatch(field.value)
     ]
-    return max(told, key=itemgetter(0, 1))[2] if told else None
+    return max(told, key=itemgetter(0))[1] if told else None
 
 
 def how_many(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:

@@ -40,7 +40,7 @@ _SAME: Final = {
         *(("state", "status"), ("total", "amount"), ("price", "amount"), ("cost", "amount")),
         *(("sum", "amount"), ("fee", "amount"), ("celsius", "temperature"), ("percent", "level")),
         *(("fahrenheit", "temperature"), ("kelvin", "temperature")),
-        *(("on", "date"), ("at", "date"), ("day", "date")),
+        *(("on", "date"), ("at", "date")),
     )
 }
 """Words of which records have one or the other."""
@@ -55,6 +55,8 @@ _NEARLY: Final = 0.75
 
 _NEARLY_BESIDE: Final = 0.5
 """The same for what happened in its session."""
+
+_HALF: Final = 0.5
 
 _OF_NEARLY: Final = VALUES | {Operator.SEARCH, Operator.ACTOR}
 
@@ -105,6 +107,18 @@ def saying_as_much(first: Node, plan: Plan, shown: Shown) -> Iterator[Node]:
             yield node
 
 
+def says_half(plan: Plan, node: Node, shown: Shown) -> bool:
+    """Whether an event, or its tool's name, has half of the words that say what is asked about."""
+    topic = telling_stems_of(plan.topic)
+    return len(topic & stems_of(with_tool(node, shown))) >= _HALF * len(topic)
+
+
+def with_tool(node: Node, shown: Shown) -> str:
+    """What an event says, and the words of its tool's name."""
+    tool = (node.attributes.get("tool_name") or "").replace("_", " ").replace(".", " ")
+    return f"{tool} {said_by(node, shown)}"
+
+
 def asked_fields(plan: Plan, evidence: list[str], shown: Shown) -> Iterator[Field]:
     """The fields of `asked_records`, of a list those of the row that is meant first."""
     for node in asked_records(plan, evidence, shown):
@@ -127,7 +141,12 @@ def asked_records(plan: Plan, evidence: list[str], shown: Shown) -> Iterator[Nod
     if identifiers := identifiers_in(plan.timeless):
         about = [*_with_outcomes(holding(identifiers, shown), outcomes)]
     elif plan.operator in _OF_NEARLY:
-        about = [node for node in islice(events.values(), FIRST_EVENTS) if _is_near(node, first)]
+        numbers = set(filter(str.isdigit, words_in(plan.timeless)))
+        about = [
+            node
+            for node in islice(events.values(), FIRST_EVENTS)
+            if _is_near(node, first) and numbers.issubset(words_in(said_by(node, shown)))
+        ]
     else:
         about = []
     met: set[str] = set()

@@ -32,6 +32,8 @@ from api.record_reading import (
 )
 from api.retrieval.plan import Operator, Plan
 from api.retrieval.story_terms import VALUES
+from api.schemas import Node
+from api.spoken_answers import is_said
 from enrichment.event_kinds import EventKind
 from enrichment.stems import stem_in, stems_of, telling_stems_of, words_in
 
@@ -76,6 +78,13 @@ _WHAT_WAS: Final = re.compile(
 _HOW_BIG: Final = re.compile(
     r"^\W*(?:and\s+)?how\s+(?P<measure>\w+)\s+(?:is|was|are|were)\b", re.IGNORECASE
 )
+
+
+def is_of_another(plan: Plan, node: Node, shown: Shown) -> bool:
+    """Whether an amount is asked of something with a number that an event does not say."""
+    numbers = set(filter(str.isdigit, words_in(plan.timeless)))
+    asks = _HOW_MUCH.match(plan.timeless) is not None
+    return asks and not numbers.issubset(words_in(said_by(node, shown)))
 
 
 def _noun(match: re.Match[str]) -> str:
@@ -171,7 +180,7 @@ def _in_a_phrase(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
     at_a_time = Operator.VALUE_AT if plan.spans else Operator.VALUE
     plan = plan._replace(operator=at_a_time)
     for node in asked_records(plan, evidence, shown):
-        fields = of_meant_row(fields_of(node, shown), plan.timeless)
+        fields = [] if is_said(node) else of_meant_row(fields_of(node, shown), plan.timeless)
         rest = meanings(plan.timeless) - stems_of(" ".join(field.value for field in fields))
         if len(rest) > 1 and (field := called(rest, fields, plan)) is not None:
             return as_it_is_asked(field, plan, shown)

@@ -14,12 +14,14 @@ from api.record_days import is_no_time
 from api.record_fields import Shown, fields_of, said_by, summary_of
 from api.record_history import has_failed
 from api.record_numbers import counted
-from api.record_values import brought_up_to_date, each_of, value_of
+from api.record_reading import says_half
+from api.record_values import brought_up_to_date, each_of, is_of_another, value_of
 from api.retrieval.intent import PERSONAL
 from api.retrieval.narrative import AnswerHead
 from api.retrieval.plan import Operator
 from api.retrieval.promises import promised_in
 from api.retrieval.story_result import StoryAnswer
+from api.retrieval.story_terms import VALUES
 from api.schemas import Answer, AtlasResponse, Edge, Node, PlanReport
 from api.spoken_answers import is_said, said_first, said_time
 from enrichment.event_kinds import EventKind
@@ -148,13 +150,21 @@ def _told(
     if value is None and evidence and (head := events.get(evidence[0])) is not None:
         told = _with_causes(story, head, shown, response.edges)
         evidence = list(dict.fromkeys([*(node.node_id for node in told), *evidence[1:]]))
-        value = _summarised(story, told)
+        value = _summarised(story, told, shown)
     return Answer(type=story.type, value=value, evidence=evidence[:MAX_EVIDENCE])
 
 
-def _summarised(story: StoryAnswer, told: Sequence[Node]) -> str | None:
-    """What events say in a sentence each; a record as a whole is neither a name nor a day."""
-    if story.plan.operator in _SAID_OF_WHOM and not is_said(told[0]):
+def _summarised(story: StoryAnswer, told: Sequence[Node], shown: Shown) -> str | None:
+    """What events say in a sentence each; a record as a whole is neither a name nor a day.
+
+    A value it is where it says half of what is asked about at least.
+    """
+    if is_of_another(story.plan, told[0], shown):
+        return None
+    is_record = not is_said(told[0])
+    if is_record and story.plan.operator in _SAID_OF_WHOM:
+        return None
+    if is_record and story.plan.operator in VALUES and not says_half(story.plan, told[0], shown):
         return None
     return " \u2190 ".join(filter(None, map(summary_of, told))) or None
 
