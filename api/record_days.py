@@ -14,19 +14,22 @@ from api.record_fields import (
     identifiers_in,
     is_record_of,
     of_meant_row,
-    said_by,
     words_of,
 )
 from api.record_history import has_failed, is_former, is_known_first
 from api.record_numbers import asks_how_long_kept
 from api.record_reading import (
     FIRST_EVENTS,
+    HALF,
     Value,
     as_it_is_asked,
     of_what,
     saying_as_much,
+    with_call,
     with_outcome,
+    with_tool,
 )
+from api.retrieval.clock_times import clocks_in
 from api.retrieval.plan import Operator, Plan
 from enrichment.event_kinds import EventKind
 from enrichment.stems import stem_in, stems_of, telling_stems_of
@@ -39,14 +42,16 @@ _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d\S*)?")
 
 _WEEKDAY: Final = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day"
 _MONTH: Final = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
-_DAY: Final = re.compile(
-    rf"{_DATE.pattern}|(?:next\s+|this\s+)?{_WEEKDAY}(?:,?\s.{{1,20}})?|"
-    rf"\d{{1,2}}(?:st|nd|rd|th|\.)?\s+{_MONTH}(?:,?\s.{{1,15}})?|"
-    rf"{_MONTH}\s+\d{{1,2}}(?:,?\s.{{1,15}})?|(?:today|tonight|tomorrow)(?:\s.{{1,20}})?",
+_SAID_DAY: Final = re.compile(
+    rf"(?<!\w)(?:{_DATE.pattern}|{_WEEKDAY}|(?:the\s+)?\d{{1,2}}(?:st|nd|rd|th)|"
+    rf"\d{{1,2}}\.?\s+{_MONTH}|{_MONTH}\s+\d{{1,2}}|today|tonight|tomorrow)(?!\w)",
     re.IGNORECASE,
 )
+"""A day in a sentence."""
+_DAY: Final = re.compile(
+    rf"(?:next\s+|this\s+)?{_SAID_DAY.pattern}(?:,?\s.{{1,20}})?", re.IGNORECASE
+)
 """A day as a record says it, with what stands behind it: `Tuesday 10:00`, `5 March`."""
-
 
 _PLANNED: Final = re.compile(
     r"(?<!\w)(?:set|meant|due|planned|scheduled|supposed|arranged)\s+(?:for|to)(?!\w)|"
@@ -60,25 +65,23 @@ _TO_THE_END: Final = re.compile(
     r"(?<!\w)(?:until|till|ends?|ended|over|expires?|expired?|finish\w*|back|checkout|returns?)(?!\w)",
     re.IGNORECASE,
 )
-_BEGINS: Final = word_set(
-    "start starts from begin begins beginning starting date day departure depart dep arrival "
-    "checkin scheduled effective at on due time when"
+
+
+def _stems(words: str) -> frozenset[str]:
+    return frozenset(map(stem_in, word_set(words)))
+
+
+_BEGINS: Final = (
+    _stems("start from begin beginning depart departure dep arrive arrival checkin"),
+    _stems("date day scheduled effective at on due time when"),
 )
-_FINISHES: Final = word_set("end ends to until till finish expires expiry through due checkout")
-_OF_SETTING: Final = frozenset(
-    map(
-        stem_in,
-        word_set("set meant due planned scheduled supposed arranged date day time start begin"),
-    )
+"""Stand in the name of a date that says when something is, those that say its beginning first."""
+_FINISHES: Final = (_stems("end to until till finish expires expiry through due checkout"),)
+_OF_SETTING: Final = _stems(
+    "set meant due planned scheduled supposed arranged date day time start begin"
 )
 """Say of a question how it asks when something is to be, and nothing of what."""
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s+")
-_SAID_DAY: Final = re.compile(
-    rf"(?<!\w)(?:{_DATE.pattern}|{_WEEKDAY}|(?:the\s+)?\d{{1,2}}(?:st|nd|rd|th)|"
-    rf"\d{{1,2}}\.?\s+{_MONTH}|{_MONTH}\s+\d{{1,2}}|today|tonight|tomorrow)(?!\w)",
-    re.IGNORECASE,
-)
-"""A day in a sentence."""
 _OF_ONESELF: Final = re.compile(r"(?<!\w)(?:my|our)\s+(?P<thing>\w+)", re.IGNORECASE)
 
 
@@ -102,7 +105,8 @@ def when(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
     if not (is_planned or is_former(plan) or is_known_first(plan)):
         return named and Value(named.value, [named.node_id, *evidence])
     date = as_it_is_asked(named or _only_date(plan, evidence, shown), plan, shown)
-    return date or (_sentence_of_day(plan, shown) if is_planned else None)
+    tells_now = is_planned and not is_former(plan)
+    return date or (_sentence_of_day(plan, shown) if tells_now else None)
 
 
 def _sentence_of_day(plan: Plan, shown: Shown) -> Value | None:
@@ -120,17 +124,22 @@ def _sentence_of_day(plan: Plan, shown: Shown) -> Value | None:
         if node.attributes.get("kind") != EventKind.MESSAGE:
             continue
         said = len(topic & stems_of(text))
-        sentences = _SENTENCE_END.split(text) if said and said >= _SHARE * len(topic) else []
+        sentences = _SENTENCE_END.split(text) if said and said >= HALF * len(topic) else []
         for sentence in sentences:
             is_own = own is not None and own.search(sentence) is not None
-            rank = (said, is_own, node.provenance.occurred_at or "")
-            if _SAID_DAY.search(sentence) and (best is None or rank > best[0]):
+            told = len(topic & stems_of(sentence))
+            rank = (told, is_own, node.provenance.occurred_at or "")
+            if _says_when(sentence) and (best is None or rank > best[0]):
                 best = rank, sentence.strip(), node.node_id
     return None if best is None else Value(best[1], [best[2]])
 
 
-_SHARE: Final = 0.5
-"""Of the words that say what is asked about, those that a record says at least."""
+def _says_when(sentence: str) -> bool:
+    """Whether a day or a time of day stands in a sentence."""
+    clocks = any(not clock.is_part for clock in clocks_in(sentence))
+    return clocks or _SAID_DAY.search(sentence) is not None
+
+
 _ROOT: Final = 3
 _FIRST_PERSON: Final = r"\b(?:my|our|I|we)(?:['\u2019]\w+|\s+(?:am|are|will|shall))?\s+{}\w*"
 
@@ -149,18 +158,27 @@ def _only_date(plan: Plan, evidence: list[str], shown: Shown) -> Field | None:
     ]
     first = [] if identifiers else with_outcome(evidence, shown)
     question = telling_stems_of(plan.timeless) - _OF_SETTING
-    said = question.intersection(one for node in first for one in stems_of(said_by(node, shown)))
-    if first and len(said) < _SHARE * len(question):
+    told = " ".join(with_tool(node, shown) for node in with_call(first, shown))
+    said = question & stems_of(told)
+    if first and len(said) < HALF * len(question):
         return None  # it is of something else
-    is_planned = is_of_what_is_planned(plan)
-    about += saying_as_much(first[0], plan, shown) if first and is_planned else ()
+    if first and is_of_what_is_planned(plan):
+        about += saying_as_much(first[0], plan, shown)
     about.sort(key=lambda node: node.provenance.occurred_at or "", reverse=True)
     for node in (*about, *first):
         meant = of_meant_row(fields_of(node, shown), plan.timeless)
         dates = [field for field in meant if _DAY.fullmatch(field.value)]
-        if len({field.value for field in dates}) > 1 and is_planned:
-            ends = _FINISHES if _TO_THE_END.search(plan.timeless) else _BEGINS
-            dates = [field for field in dates if not ends.isdisjoint(field.words)]
-        if len({field.value for field in dates}) == 1:
-            return dates[0]
+        if (date := _meant_date(dates, plan)) is not None:
+            return date
+    return None
+
+
+def _meant_date(dates: list[Field], plan: Plan) -> Field | None:
+    """The only date, or of several that of the beginning, of the end where that is asked for."""
+    names = _FINISHES if _TO_THE_END.search(plan.timeless) else _BEGINS
+    several = names if is_of_what_is_planned(plan) else ()
+    named = ([one for one in dates if not of.isdisjoint(map(stem_in, one.words))] for of in several)
+    for meant in (dates, *named):
+        if len({field.value for field in meant}) == 1:
+            return meant[0]
     return None

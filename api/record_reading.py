@@ -56,7 +56,8 @@ _NEARLY: Final = 0.75
 _NEARLY_BESIDE: Final = 0.5
 """The same for what happened in its session."""
 
-_HALF: Final = 0.5
+HALF: Final = 0.5
+"""Share of the words that say what is asked about which an event of it says at least."""
 
 _OF_NEARLY: Final = VALUES | {Operator.SEARCH, Operator.ACTOR}
 
@@ -110,7 +111,7 @@ def saying_as_much(first: Node, plan: Plan, shown: Shown) -> Iterator[Node]:
 def says_half(plan: Plan, node: Node, shown: Shown) -> bool:
     """Whether an event, or its tool's name, has half of the words that say what is asked about."""
     topic = telling_stems_of(plan.topic)
-    return len(topic & stems_of(with_tool(node, shown))) >= _HALF * len(topic)
+    return len(topic & stems_of(with_tool(node, shown))) >= HALF * len(topic)
 
 
 def with_tool(node: Node, shown: Shown) -> str:
@@ -217,6 +218,14 @@ def with_outcome(evidence: list[str], shown: Shown) -> list[Node]:
     both = [shown.events.get(event_id) for event_id in evidence[:1]]
     both += [outcomes_of(shown.events).get(event_id) for event_id in evidence[:1]]
     return [node for node in both if node is not None]
+
+
+def with_call(told: list[Node], shown: Shown) -> list[Node]:
+    """Some events, and of each outcome among them the call that it came of."""
+    outcomes = outcomes_of(shown.events)
+    ids = {node.node_id for node in told}
+    calls = [shown.events.get(call) for call, outcome in outcomes.items() if outcome.node_id in ids]
+    return [*told, *(call for call in calls if call is not None and call.node_id not in ids)]
 
 
 def _is_near(node: Node, first: Node) -> bool:

@@ -65,7 +65,7 @@ _WHICH: Final = re.compile(
 _HOW_MUCH: Final = re.compile(
     r"^\W*(?:and\s+)?(?:how\s+much\s+(?:of\s+(?:the\s+)?\S+\s+|(?P<stuff>(?:\w+\s+){1,3}?))?"
     r"(?:did|does|do|was|were|has|have|is|are|may|can|might|should|will|must)\b|"
-    r"what\s+(?:did|does|do|will)\s.*\s(?:cost|spend|pay|charge)\b)",
+    r"what\s+(?:\w+\s+)?(?:did|does|do|will)\s.*\s(?:cost|spend|pay|charge)\b)",
     re.IGNORECASE,
 )
 
@@ -80,11 +80,20 @@ _HOW_BIG: Final = re.compile(
 )
 
 
-def is_of_another(plan: Plan, node: Node, shown: Shown) -> bool:
-    """Whether an amount is asked of something with a number that an event does not say."""
+def lacks_number(plan: Plan, node: Node, shown: Shown) -> bool:
+    """Whether an amount is asked for, and an event says none, or none of what has that number."""
+    if _HOW_MUCH.match(plan.timeless) is None:
+        return False
+    text = said_by(node, shown)
     numbers = set(filter(str.isdigit, words_in(plan.timeless)))
-    asks = _HOW_MUCH.match(plan.timeless) is not None
-    return asks and not numbers.issubset(words_in(said_by(node, shown)))
+    return _SAID_NUMBER.search(text) is None or not numbers.issubset(words_in(text))
+
+
+_SAID_NUMBER: Final = re.compile(
+    r"\d|(?<!\w)(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|half|dozen|hundred|"
+    r"thousand|nothing|none|free|much|more|less|all)(?!\w)",
+    re.IGNORECASE,
+)
 
 
 def _noun(match: re.Match[str]) -> str:

@@ -15,7 +15,7 @@ from api.record_fields import Shown, fields_of, said_by, summary_of
 from api.record_history import has_failed
 from api.record_numbers import counted
 from api.record_reading import says_half
-from api.record_values import brought_up_to_date, each_of, is_of_another, value_of
+from api.record_values import brought_up_to_date, each_of, lacks_number, value_of
 from api.retrieval.intent import PERSONAL
 from api.retrieval.narrative import AnswerHead
 from api.retrieval.plan import Operator
@@ -159,7 +159,7 @@ def _summarised(story: StoryAnswer, told: Sequence[Node], shown: Shown) -> str |
 
     A value it is where it says half of what is asked about at least.
     """
-    if is_of_another(story.plan, told[0], shown):
+    if lacks_number(story.plan, told[0], shown):
         return None
     is_record = not is_said(told[0])
     if is_record and story.plan.operator in _SAID_OF_WHOM:
