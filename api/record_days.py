@@ -93,7 +93,9 @@ def is_of_what_is_planned(plan: Plan) -> bool:
 
 
 def is_no_time(plan: Plan) -> bool:
-    """Whether the time of an event is no answer, although the question was read as one of time."""
+    """Whether a question was read as one of time, and the time of an event is no answer to it."""
+    if plan.operator is not Operator.TIME:
+        return False
     is_amount = _AMOUNT_ASKED.match(plan.timeless) is not None
     return is_amount or is_of_what_is_planned(plan) or asks_how_long_kept(plan)
 

@@ -132,10 +132,12 @@ def _each_value(told: Sequence[Stated]) -> list[Stated]:
 def _as_of(end_ms: int, told: Sequence[Stated]) -> Stated:
     """What was so before a moment; the first change after it tells, too, what was until then."""
     end = timestamp_text(end_ms)
+    until = [one for one in told if one.at < end]
     later = next((one for one in told if one.at >= end), None)
-    if later is not None and later.former:
-        return later._replace(value=later.former)
-    return next((one for one in reversed(told) if one.at < end), told[0])
+    changed = later.former if later is not None else ""
+    if later is not None and changed and (not until or until[-1].value != changed):
+        return later._replace(value=changed)
+    return until[-1] if until else told[0]
 
 
 def _in_a_sentence(now: Stated, plan: Plan, shown: Shown) -> Stated | None:

@@ -244,8 +244,8 @@ def _amount_done(plan: Plan, amounts: Iterable[Field]) -> Field | None:
 
 
 _KEPT: Final = re.compile(
-    r"(?<!\w)(?:holds?|held|keeps?|kept|caches?|cached|stores?|stored|retains?|retained|"
-    r"lives?|valid|waits?)(?!\w)",
+    r"^\W*(?:and\s+)?how\s+long\s+(?:do|does|did|is|are|was|were|will|has|have)\s.*?"
+    r"(?<!\w)(?:holds?|held|keep|kept|cached?|stored?|retain(?:ed)?|lives?|valid|waits?)(?!\w)",
     re.IGNORECASE,
 )
 """How long something is kept is a setting, and not how long an act took."""
@@ -255,7 +255,7 @@ _KEEPING: Final = word_set("ttl retention lifetime validity expiry timeout age k
 
 def asks_how_long_kept(plan: Plan) -> bool:
     """Whether a question asks how long something is kept: no act lasted as long."""
-    return plan.lasting and _KEPT.search(plan.timeless) is not None
+    return _KEPT.match(plan.timeless) is not None
 
 
 def lasted(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
@@ -264,10 +264,10 @@ def lasted(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
     Or by what came of the call that it is about. That counts more than when events were told. How
     long something is kept says `ttl: 300`.
     """
-    if plan.operator is not Operator.TIME:
-        return None
     if asks_how_long_kept(plan):
         return as_it_is_asked(_keeping(plan, shown), plan, shown)
+    if plan.operator is not Operator.TIME:
+        return None
     identifiers = identifiers_in(plan.timeless)
     both = [shown.events[event_id] for event_id in evidence if event_id in shown.events]
     of_one_tool = len({node.attributes.get("tool_name") for node in both}) == 1

@@ -18,7 +18,7 @@ from api.record_fields import (
     summary_of,
 )
 from api.record_history import has_failed, is_former
-from api.record_numbers import AMOUNT, how_many, how_much, lasted, measured
+from api.record_numbers import AMOUNT, asks_how_long_kept, how_many, how_much, lasted, measured
 from api.record_persons import who
 from api.record_reading import (
     FIRST_EVENTS,
@@ -46,7 +46,8 @@ def value_of(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
         evidence: ids of the events that prove the answer.
         shown: what is shown.
     """
-    read = lasted if plan.lasting else _WAYS.get(plan.operator)
+    is_length = plan.lasting or asks_how_long_kept(plan)
+    read = lasted if is_length else _WAYS.get(plan.operator)
     return None if read is None else read(plan, evidence, shown)
 
 

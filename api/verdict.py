@@ -18,7 +18,7 @@ from api.record_reading import says_half
 from api.record_values import brought_up_to_date, each_of, lacks_number, value_of
 from api.retrieval.intent import PERSONAL
 from api.retrieval.narrative import AnswerHead
-from api.retrieval.plan import Operator
+from api.retrieval.plan import Operator, Plan
 from api.retrieval.promises import promised_in
 from api.retrieval.story_result import StoryAnswer
 from api.retrieval.story_terms import VALUES
@@ -91,16 +91,17 @@ def answer_of(
     return compares or _told(story, response, summary, shown, zone=zone)
 
 
-_PROVED_BY_ONE: Final = (Operator.ACTOR, Operator.VALUE)
+_PROVED_BY_ONE: Final = (*VALUES, Operator.ACTOR, Operator.SEARCH)
 
 
-def proof_first(nodes: Sequence[Node], answer: Answer, operator: Operator) -> list[Node]:
+def proof_first(nodes: Sequence[Node], answer: Answer, plan: Plan) -> list[Node]:
     """The nodes of an answer, the one that says who it was or what is so before other events.
 
     It is as relevant as the one that stood there.
     """
     told = [*nodes]
-    moves = operator in _PROVED_BY_ONE and answer.type not in ("list", "count")
+    by_one = plan.operator in _PROVED_BY_ONE or is_no_time(plan)
+    moves = by_one and answer.type not in ("list", "count")
     proof = answer.evidence[0] if answer.evidence else None
     if not moves or proof not in {node.node_id for node in told}:
         return told
@@ -171,8 +172,7 @@ def _summarised(story: StoryAnswer, told: Sequence[Node], shown: Shown) -> str |
 
 def _of_story(story: StoryAnswer) -> Any:
     """What stories say; when something was told is no answer to when it is to be."""
-    is_time = story.plan.operator is Operator.TIME
-    return None if is_time and is_no_time(story.plan) else story.value
+    return None if is_no_time(story.plan) else story.value
 
 
 def _said_when(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from api.retrieval.plan import Operator, plan_of
+from api.retrieval.plan import plan_of
 from api.retrieval.story_result import StoryAnswer
 from api.schemas import Answer, AtlasResponse, Edge, Meta, Node, NodeProvenance, Scores
 from api.verdict import NONE_KNOWN, answer_head, answer_of, proof_first
@@ -76,23 +76,24 @@ def test_what_proves_who_it_was_stands_before_other_events() -> None:
         scored("other", EVENT.label, 0.1),
     ]
 
-    def order(operator: Operator, kind: Any, *evidence: str) -> list[tuple[str, float]]:
+    def order(question: str, kind: Any, *evidence: str) -> list[tuple[str, float]]:
         answer = Answer(type=kind, value="Ines", evidence=list(evidence))
-        told = proof_first(nodes, answer, operator)
+        told = proof_first(nodes, answer, plan_of(question, 0))
         return [(node.node_id, node.scores.rank_score) for node in told]
 
+    who, moved = (
+        "Who approved it?",
+        [("person", 0.9), ("grant", 0.8), ("call", 0.8), ("other", 0.1)],
+    )
     as_before = [(node.node_id, node.scores.rank_score) for node in nodes]
-    assert order(Operator.ACTOR, "value", "grant", "call") == [
-        ("person", 0.9),
-        ("grant", 0.8),
-        ("call", 0.8),
-        ("other", 0.1),
-    ]
-    assert order(Operator.ACTOR, "list", "grant") == as_before
-    assert order(Operator.TIME, "value", "grant") == as_before
-    assert order(Operator.ACTOR, "value", "call") == as_before
-    assert order(Operator.ACTOR, "value", "elsewhere") == as_before
-    assert order(Operator.ACTOR, "value") == as_before
+    assert order(who, "value", "grant", "call") == moved
+    assert order("When is the loan due?", "value", "grant") == moved
+    assert order("How much may the agent lend?", "value", "grant") == moved
+    assert order(who, "list", "grant") == as_before
+    assert order("When was the loan approved?", "value", "grant") == as_before
+    assert order(who, "value", "call") == as_before
+    assert order(who, "value", "elsewhere") == as_before
+    assert order(who, "value") == as_before
 
 
 def test_why_without_a_cause_names_what_happened() -> None:
