@@ -13,7 +13,7 @@ from api.comparisons import compared, foremost
 from api.record_days import is_no_time
 from api.record_fields import Shown, fields_of, said_by, summary_of
 from api.record_history import has_failed
-from api.record_numbers import counted
+from api.record_numbers import asks_how_long_kept, counted
 from api.record_reading import says_half
 from api.record_values import brought_up_to_date, each_of, lacks_number, value_of
 from api.retrieval.intent import PERSONAL
@@ -163,7 +163,7 @@ def _summarised(story: StoryAnswer, told: Sequence[Node], shown: Shown) -> str |
     if lacks_number(story.plan, told[0], shown):
         return None
     is_record = not is_said(told[0])
-    if is_record and story.plan.operator in _SAID_OF_WHOM:
+    if is_record and (story.plan.operator in _SAID_OF_WHOM or asks_how_long_kept(story.plan)):
         return None
     if is_record and story.plan.operator in VALUES and not says_half(story.plan, told[0], shown):
         return None

@@ -63,7 +63,7 @@ MAX_MET: Final = 60
 """Events that the walk alone has met and that are ranked too."""
 MAX_REACHED: Final = 600
 """Events that the walk has met, among which those are looked for."""
-MAX_TEXTS: Final = 24
+MAX_TEXTS: Final = 50
 """Events of which all is read that they say."""
 _INTENTS: Final = {**PERSONAL, Operator.CAUSE: "why"}
 """What who asks an operator's questions wants to know."""

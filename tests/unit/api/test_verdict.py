@@ -175,6 +175,33 @@ def test_a_value_is_the_field_that_is_asked_for() -> None:
         assert answer_of(story(question), shipped, None).value == value
 
 
+def test_a_whole_record_is_no_day_no_name_and_no_amount() -> None:
+    told = returned("book returned: berth: 12; owner_id: O-7; note: as always")
+    for question in (
+        "When does the regatta begin?",
+        "What date is the regatta?",
+        "Who sailed in the regatta?",
+        "How much did regatta 200 cost?",
+        "How long did the harbour keep the boats?",
+    ):
+        known = answer_of(story(question, evidence=["twice"]), told, None)
+        assert (question, known.value) == (question, None)
+    for question in ("What happened to the berth?", "What is the berth of O-7?"):
+        assert answer_of(story(question), told, None).value is not None
+
+
+def test_when_it_was_told_is_no_answer_to_when_it_will_be() -> None:
+    told = returned("book returned: berth: 12")
+    at = "2026-01-01T00:00:00+00:00"
+    for question, value in (
+        ("When was the berth booked?", at),
+        ("When is the berth free?", None),
+        ("What date was the regatta set for?", None),
+        ("From which day does the regatta run?", None),
+    ):
+        assert answer_of(story(question, value=at, type="value"), told, None).value == value
+
+
 def test_who_and_when_are_what_the_event_itself_records_of_it() -> None:
     given = returned("approve returned: approved_by: Marta Oss; requested_by: librarian; steps: 2")
     for question, value in (
