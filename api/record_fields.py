@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from api.schemas import Node
+from enrichment.act_names import apart
 from enrichment.event_kinds import EventKind
 from enrichment.stems import stem_in, stems_of, words_in
 from enrichment.vocabulary import STOP_WORDS, word_set
@@ -37,25 +38,19 @@ _LENGTHS: Final = word_set("duration elapsed runtime took time total")
 
 _OUTCOMES: Final = (EventKind.RESULT, EventKind.FAILURE)
 
-_CHANGED: Final = (
-    ("old", "new"),
-    ("previous", "current"),
-    ("before", "after"),
-    ("old_value", "new_value"),
-    ("previous_value", "current_value"),
-    ("previous_value", "new_value"),
-    ("from", "to"),
-)
-"""What a record calls the two values of a field that was changed."""
+_BEFORE: Final = word_set("old previous prev before former prior was")
+_SINCE: Final = word_set("new current after now is")
+"""What a record calls the two values of a field that was changed, alone or beside its name."""
+_ALONE: Final = word_set("before after was is now")
+"""These are no more than words beside a name: `after_tax`."""
+_VALUE: Final = word_set("value val")
 ENDS: Final = frozenset(("from", "to"))
 """These may also be the ends of a stretch: only a number that is no range is changed by them."""
 _STRETCHES: Final = word_set(
     "range window period span interval slot hours days dates pages rows lines between stay route"
 )
-_FIELD: Final = ("field", "attribute", "setting", "property", "parameter", "key", "column")
+_FIELD: Final = (*("field", "attribute", "setting", "parameter", "param", "option", "key"),)
 """Stand beside the two values and say which field was changed."""
-_VERSIONS: Final = frozenset(name for pair in _CHANGED for name in pair) - ENDS
-"""Alone these say nothing of what: no answer stands under such a name."""
 
 
 class Shown(NamedTuple):
@@ -81,6 +76,22 @@ class Field(NamedTuple):
     value: str
     row: tuple[str, int] | tuple[()] = ()
     former: str = ""
+
+
+class _Version(NamedTuple):
+    """Which of two values of a field a name says that it is.
+
+    Attributes:
+        former: the one before.
+        of: the words of the field's name; none, where the name is no more than `old`: no answer
+            stands under that alone.
+    """
+
+    former: bool
+    of: tuple[str, ...] = ()
+
+
+_OF_NOTHING: Final = (_Version(former=True), _Version(former=False))
 
 
 class _Line(NamedTuple):
@@ -124,7 +135,7 @@ def _of_summary(node: Node) -> list[Field]:
     return [
         Field(node.node_id, words, value.strip())
         for *_, name, value in parts
-        if name not in _VERSIONS and (words := _words(name))
+        if _version(name) not in _OF_NOTHING and (words := _words(name))
     ]
 
 
@@ -170,29 +181,46 @@ def _with_changes(lines: Iterable[_Line], *, may_ask: bool) -> Iterator[_Line]:
 
 def _changed(record: Sequence[_Line], *, may_ask: bool) -> Iterator[_Line]:
     values = {line.name: line.value for line in record}
-    pairs = (pair for pair in _CHANGED if values.keys() >= {*pair})
-    old, new = next((one for one in pairs if _is_change(record, one, may_ask=may_ask)), ("", ""))
     named = next((values[name] for name in _FIELD if values.get(name)), "")
+    versions = {name: version for name in values if (version := _version(name)) is not None}
+    above = record[0].above if record else ""
+    if values.keys() >= ENDS and (named or _is_change(above, values, may_ask=may_ask)):
+        versions |= {"from": _Version(former=True), "to": _Version(former=False)}
+    former = {version.of: values[name] for name, version in versions.items() if version.former}
+    present = {version.of for version in versions.values() if not version.former}
     for line in record:
-        if line.name == new and (named or line.above):
-            above, _, name = (line.above, "", named) if named else line.above.rpartition(".")
-            yield _Line(above, name, values[new], values[old])
-        elif line.name not in _VERSIONS and line.name != old:
+        version = versions.get(line.name)
+        if version is None or (version.of and version.of not in former.keys() & present):
             yield line
+        elif version.of in former and not version.former and (version.of or named or above):
+            yield _under_its_name(line, version, named)._replace(former=former[version.of])
 
 
-def _is_change(record: Sequence[_Line], pair: tuple[str, str], *, may_ask: bool) -> bool:
-    """Whether two values are of one field, one after the other."""
-    if not ENDS.issuperset(pair):
-        return True
-    above = record[0].above.rpartition(".")[2]
-    ends = [line.value for line in record if line.name in pair]
-    is_stretch = may_ask or not _STRETCHES.isdisjoint(_words(above))
-    return not is_stretch and all(map(_DECIMAL.fullmatch, ends))
+def _version(name: str) -> _Version | None:
+    """Which value a name such as `old_price` is of; None: a name says nothing of that."""
+    words = [word for word in _words(name) if word not in _VALUE]
+    if not words or words[0] not in _BEFORE | _SINCE:
+        return None
+    of = (*words[1:],)
+    return None if of and words[0] in _ALONE else _Version(words[0] in _BEFORE, of)
+
+
+def _under_its_name(line: _Line, version: _Version, named: str) -> _Line:
+    """The line of a value, under the name of the field that it is of."""
+    if version.of or named:
+        return line._replace(name="_".join(version.of) or named)
+    above, _, name = line.above.rpartition(".")
+    return line._replace(above=above, name=name)
+
+
+def _is_change(above: str, values: Mapping[str, str], *, may_ask: bool) -> bool:
+    """Whether `from` and `to` are of one field, one after the other, and no ends of a stretch."""
+    is_stretch = may_ask or not _STRETCHES.isdisjoint(_words(above.rpartition(".")[2]))
+    return not is_stretch and all(_DECIMAL.fullmatch(values[end]) for end in ENDS)
 
 
 def _words(name: str) -> tuple[str, ...]:
-    return tuple(words_in(name.lower().replace("_", " ")))
+    return tuple(words_in(apart(name).lower().replace("_", " ")))
 
 
 def of_meant_row(fields: Iterable[Field], question: str) -> list[Field]:

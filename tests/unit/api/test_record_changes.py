@@ -48,6 +48,15 @@ def told(text: str, kind: str = "result") -> list[tuple[str, str, str]]:
             [("to", "2031-06-01", ""), ("from", "2031-05-01", "2031-04-01")],
         ),
         ("new: 9\nold: 5\nkiln: K-2", [("kiln", "K-2", "")]),
+        (
+            "is: 9\nsetting: kiln.heat\nwas: 5",
+            [("setting", "kiln.heat", ""), ("kiln_heat", "9", "5")],
+        ),
+        ("from: red\nparam: door\nto: blue", [("param", "door", ""), ("door", "blue", "red")]),
+        ("kiln.newValue: 9\nkiln.oldValue: 5", [("kiln", "9", "5")]),
+        ("new_price: 9\nold_price: 5", [("price", "9", "5")]),
+        ("old_price: 5\nafter_tax: 6", [("old_price", "5", ""), ("after_tax", "6", "")]),
+        ("kiln.value_before: 5\nkiln.note: old", [("note", "old", "")]),
     ],
 )
 def test_what_was_changed_is_one_field(text: str, fields: list[tuple[str, str, str]]) -> None:
