@@ -54,7 +54,7 @@ _DAY: Final = re.compile(
 """A day as a record says it, with what stands behind it: `Tuesday 10:00`, `5 March`."""
 
 _PLANNED: Final = re.compile(
-    r"(?<!\w)(?:set|meant|due|planned|scheduled|supposed|arranged)\s+(?:for|to)(?!\w)|"
+    r"(?<!\w)(?:(?:meant|planned|scheduled|supposed|arranged)\s+(?:for|to)(?!\w)|(?:set|due)\s+for\W*$)|"
     r"^\W*(?:and\s+)?(?:(?:from|by|until|till|on|at)\s+)?(?:which|what)\s+(?:day|date|time)\s+"
     r"(?:is|are|will|does|do|must|should|can)(?!\w)|"
     r"^\W*(?:and\s+)?(?:from|since)\s+when\b.*?\b(?:is|are|will|does|do)(?!\w)",
@@ -131,7 +131,8 @@ def _sentence_of_day(plan: Plan, shown: Shown) -> Value | None:
             is_own = own is not None and own.search(sentence) is not None
             told = len(topic & stems_of(sentence))
             rank = (told, is_own, node.provenance.occurred_at or "")
-            if _says_when(sentence) and (best is None or rank > best[0]):
+            tells = _says_when(sentence) and not sentence.endswith("?")
+            if tells and (best is None or rank > best[0]):
                 best = rank, sentence.strip(), node.node_id
     return None if best is None else Value(best[1], [best[2]])
 

@@ -49,6 +49,8 @@ ENDS: Final = frozenset(("from", "to"))
 _STRETCHES: Final = word_set(
     "range window period span interval slot hours days dates pages rows lines between stay route"
 )
+_STAGES: Final = word_set("status state stage phase priority severity")
+"""In one of these something is, and then in another."""
 _FIELD: Final = (*("field", "attribute", "setting", "parameter", "param", "option", "key"),)
 """Stand beside the two values and say which field was changed."""
 
@@ -215,8 +217,10 @@ def _under_its_name(line: _Line, version: _Version, named: str) -> _Line:
 
 def _is_change(above: str, values: Mapping[str, str], *, may_ask: bool) -> bool:
     """Whether `from` and `to` are of one field, one after the other, and no ends of a stretch."""
-    is_stretch = may_ask or not _STRETCHES.isdisjoint(_words(above.rpartition(".")[2]))
-    return not is_stretch and all(_DECIMAL.fullmatch(values[end]) for end in ENDS)
+    words = _words(above.rpartition(".")[2])
+    is_stretch = may_ask or not _STRETCHES.isdisjoint(words)
+    is_state = not _STAGES.isdisjoint(words)
+    return not is_stretch and (is_state or all(_DECIMAL.fullmatch(values[end]) for end in ENDS))
 
 
 def _words(name: str) -> tuple[str, ...]:

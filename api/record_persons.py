@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from itertools import islice
 from operator import itemgetter
 from typing import Final
@@ -14,11 +15,12 @@ from api.record_fields import (
     holding,
     identifiers_in,
     is_echo,
+    outcomes_of,
     said_by,
     words_of,
 )
 from api.record_history import has_failed, settled
-from api.record_reading import BY, FIRST_EVENTS, WHOEVER, Value, of_what
+from api.record_reading import BY, FIRST_EVENTS, WHOEVER, Value, of_what, with_outcomes
 from api.retrieval.plan import Plan
 from api.schemas import Node
 from enrichment.act_names import is_reader
@@ -87,8 +89,9 @@ def _by_role(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
     identifiers = identifiers_in(plan.timeless)
     first = [] if identifiers else [shown.events.get(one) for one in evidence[:1]]
     states = [states for asked, states in _ANSWERS if asked.search(plan.timeless)]
-    beside = _of_its_session(evidence, shown) if states else []
-    for node in (*holding(identifiers, shown), *filter(None, first), *beside):
+    beside = _of_its_session(evidence, shown) if states and not identifiers else []
+    held = with_outcomes(holding(identifiers, shown), outcomes_of(shown.events))
+    for node in (*held, *filter(None, first), *beside):
         fields = [] if has_failed(node) else fields_of(node, shown)
         if _CARES.search(plan.timeless):
             who = [field for field in fields if not _CARING.isdisjoint(field.words)]
@@ -98,7 +101,31 @@ def _by_role(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
             continue
         if len({field.value for field in who}) == 1 and _NAMED.fullmatch(who[0].value):
             return Value(who[0].value, [node.node_id, *evidence])
+    return _said_of_somebody(plan, beside, shown)
+
+
+def _said_of_somebody(plan: Plan, beside: Iterable[Node], shown: Shown) -> Value | None:
+    """Who gave the answer that is asked for, as somebody tells it: "Ines said no"."""
+    for asked in [asked for asked, _ in _ANSWERS if asked.search(plan.timeless)]:
+        told = re.compile(
+            rf"(?<!\w)(?P<name>[^\W\d_a-z]\w+(?:\s[^\W\d_a-z]\w+)?)\s+(?:has\s+)?{_PAST}"
+        )
+        for node in beside:
+            if node.attributes.get("kind") != EventKind.MESSAGE:
+                continue
+            match = told.search(words_of(node, shown))
+            if match and asked.search(match[0]) and match["name"].lower() not in _PRONOUNS:
+                return Value(match["name"], [node.node_id])
     return None
+
+
+_PRONOUNS: Final = word_set("i he she they we you it nobody somebody who everybody")
+_PAST: Final = (
+    r"(?:said\s+(?:no|yes)|turned\s+(?:\S+\s+)?down|(?:refus|approv|agre|veto|declin|reject|allow|"
+    r"permitt|authoris|authoriz|deni)e?e?d|signed\s+(?:\S+\s+)?off|gave\s+(?:\S+\s+){0,2}?"
+    r"(?:ok|OK|okay|go-?ahead|nod|permission|approval))(?!\w)"
+)
+"""What somebody did who answered a wish."""
 
 
 def _is_state_asked(field: Field, plan: Plan, states: list[frozenset[str]]) -> bool:
@@ -164,8 +191,26 @@ _HANDING: Final = re.compile(
 )
 
 
+_HANDED_OVER: Final = re.compile(
+    r"(?<!\w)who\s+(?:has\s+|had\s+)?(?:handed|passed|transferred|escalated)\s.*(?<!\w)(?:over|on|to)"
+    r"(?!\w)",
+    re.IGNORECASE,
+)
+_I_HANDED: Final = re.compile(
+    r"^\W*(?:I(?:['\u2019]ve|\s+have)?\s+)?(?:handed|passed|transferred|escalated)\s+"
+    r"(?:\S+\s+){0,5}?to(?!\w)",
+    re.IGNORECASE,
+)
+"""How somebody says that they handed something over."""
+
+
 def _handed_to(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
-    """Who got it, by a record in the session of the first event that says from whom to whom."""
+    """Who got it, by a record in the session of the first event that says from whom to whom.
+
+    Who gave it, where that is asked, is the only one who says so.
+    """
+    if _HANDED_OVER.search(plan.timeless) is not None:
+        return _handed_by(shown)
     if _HANDED.search(plan.timeless) is None or _HANDING.search(plan.timeless) is not None:
         return None
     for node in _of_its_session(evidence, shown):
@@ -176,6 +221,17 @@ def _handed_to(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
         if taker and giver and giver == node.provenance.agent_id:
             return Value(taker, [node.node_id, *evidence])
     return None
+
+
+def _handed_by(shown: Shown) -> Value | None:
+    told = [
+        node
+        for node in shown.events.values()
+        if node.attributes.get("kind") == EventKind.MESSAGE
+        and _I_HANDED.match(words_of(node, shown))
+    ]
+    givers = {node.attributes.get("speaker") for node in told}
+    return Value(givers.pop(), [told[0].node_id]) if len(givers) == 1 else None
 
 
 def _of_its_session(evidence: list[str], shown: Shown) -> list[Node]:

@@ -140,7 +140,7 @@ def asked_records(plan: Plan, evidence: list[str], shown: Shown) -> Iterator[Nod
     outcomes = outcomes_of(events)
     same = [node for node in events.values() if node is not first and _whose(node) == _whose(first)]
     if identifiers := identifiers_in(plan.timeless):
-        about = [*_with_outcomes(holding(identifiers, shown), outcomes)]
+        about = [*with_outcomes(holding(identifiers, shown), outcomes)]
     elif plan.operator in _OF_NEARLY:
         numbers = set(filter(str.isdigit, words_in(plan.timeless)))
         about = [
@@ -157,7 +157,7 @@ def asked_records(plan: Plan, evidence: list[str], shown: Shown) -> Iterator[Nod
         met.add(node.node_id)
 
 
-def _with_outcomes(nodes: Iterable[Node], outcomes: Mapping[str, Node]) -> Iterator[Node]:
+def with_outcomes(nodes: Iterable[Node], outcomes: Mapping[str, Node]) -> Iterator[Node]:
     """Events, of calls with what came of them: that need not say again what it is of."""
     for node in nodes:
         yield node

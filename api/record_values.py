@@ -109,10 +109,12 @@ def _stated(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
     if match := _HOW_BIG.match(plan.timeless):
         return measured(match["measure"].lower(), asked_fields(plan, evidence, shown))
     before, _, behind = _OF.sub("\0", plan.topic, count=1).partition("\0")
-    attribute = behind if re.search(r"['\u2019]s\s", plan.topic) else before
-    return as_it_is_asked(
-        called(meanings(attribute), asked_fields(plan, evidence, shown), plan), plan, shown
-    )
+    attributes = [behind if re.search(r"['\u2019]s\s", plan.topic) else before]
+    if match := _WHICH.match(plan.timeless):  # "which address had we on file"
+        attributes.append(_noun(match))
+    fields = [*asked_fields(plan, evidence, shown)]
+    told = (called(meanings(name), fields, plan) for name in attributes)
+    return as_it_is_asked(next(filter(None, told), None), plan, shown)
 
 
 def brought_up_to_date(value: Any, plan: Plan, evidence: list[str], shown: Shown) -> Value | None:

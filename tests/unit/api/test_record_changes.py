@@ -9,6 +9,8 @@ import pytest
 from api.record_fields import Field, durations_in, fields_of
 from api.record_values import value_of
 from api.retrieval.plan import Operator, plan_of
+from api.retrieval.time_spans import TimeSpan
+from projections.events import timestamp_ms as _at_ms
 from tests.unit.api.test_record_values import DAYS, node, read, shown
 
 _DAY_MS = 86_400_000
@@ -41,6 +43,7 @@ def told(text: str, kind: str = "result") -> list[tuple[str, str, str]]:
             ],
         ),
         ("data.pool.from: 40\ndata.pool.to: 12", [("pool", "12", "40")]),
+        ("job.status.from: open\njob.status.to: closed", [("status", "closed", "open")]),
         ("trip.from: Graz\ntrip.to: Linz", [("from", "Graz", ""), ("to", "Linz", "")]),
         ("pages.from: 1\npages.to: 9", [("from", "1", ""), ("to", "9", "")]),
         (
@@ -113,6 +116,24 @@ def test_a_later_change_says_what_was_on_a_day(day: int, value: str) -> None:
     answer = value_of(asked, ["2"], given)
     assert answer is not None
     assert answer.value == value
+
+
+def test_which_of_a_thing_is_asked_for_by_a_part_of_its_name() -> None:
+    told = (
+        (node("card", tool="get_card", at=DAYS[0]), "card: CA-7\npost_address: Mill 3\nname: Riel"),
+        (
+            node("moved", tool="set_card", at=DAYS[1]),
+            "card: CA-7\nchanged.post_address.new: Quay 9\nchanged.post_address.old: Mill 3",
+        ),
+    )
+    question = "Which address had we on file for Riel"
+    for end_ms, value in ((_at_ms(DAYS[1]), "Mill 3"), (_at_ms(DAYS[2]), "Quay 9")):
+        asked = plan_of(question, _NOW_MS)._replace(
+            operator=Operator.VALUE_AT, spans=(TimeSpan(0, end_ms),)
+        )
+        answer = value_of(asked, ["card"], shown(*told))
+        assert answer is not None
+        assert answer.value == value
 
 
 def test_what_was_asked_for_is_told_apart_by_what_came_of_it() -> None:

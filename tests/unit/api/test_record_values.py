@@ -287,12 +287,15 @@ def test_of_a_stretch_the_beginning_says_when_it_is(question: str, value: str | 
         ("When does my aunt's ferry come in?", "Ruta sails in on Friday the 4th at 21:15."),
         ("What date was my move set for?", "I'm moving on the 21st."),
         ("When does the circus come?", None),
+        ("When does the museum open?", None),  # somebody asked that
+        ("On what day was the move set to Friday?", None),  # it is the day of an act
     ],
 )
 def test_when_something_will_be_somebody_may_have_said(question: str, value: str | None) -> None:
     said = (
         (node("one", tool="get_account"), "account: 7\nsince: 2026-01-01"),
         (node("two", "message"), "Ruta sails in on Friday the 4th at 21:15. She is my aunt."),
+        (node("five", "message", at=DAYS[2]), "Does the museum open on Monday?"),
         (node("three", "message", at=DAYS[0]), "Hello. I'm moving on the 21st."),
         (node("four", "message", at=DAYS[1]), "Please move the fair to the 14th."),
     )
@@ -326,6 +329,36 @@ def test_who_refused_is_named_by_the_record_of_it(question: str, who: str | None
         (asks, "lift the crate please"), (answer, "by: Ines Tobin\ndecision: refused")
     )
     assert read(question, given) == who
+
+
+def test_who_refused_somebody_may_tell() -> None:
+    asks = node("asks", "message", speaker="omar")
+    told = node("told", "message", speaker="bot")
+    given = of_one_session((asks, "lift it"), (told, "Ines said no, Monday is soon enough."))
+    assert read("Who turned down the lift?", given) == "Ines"
+    assert read("Who approved the lift?", given) is None
+    given = of_one_session((asks, "lift it"), (told, "I said no."))
+    assert read("Who turned down the lift?", given) is None
+
+
+def test_a_refusal_of_something_else_is_not_of_what_is_named() -> None:
+    asked = node("asked", "call", "ask_chief", at=DAYS[0])
+    answer = node("answer", tool="ask_chief", at=DAYS[1])
+    answer.attributes["parent_event_id"] = "asked"
+    other = node("other", tool="ask_guard", at=DAYS[2])
+    told = ((asked, "crate: C-7"), (answer, "by: Ines Tobin\ndecision: refused"))
+    given = of_one_session((other, "by: Rui Sa\ndecision: refused"), *told)
+    assert read("Who turned down C-7?", given) == "Ines Tobin"
+    assert read("Who turned down C-8?", given) is None
+
+
+def test_who_handed_it_over_is_the_only_one_who_says_so() -> None:
+    first = (node("first", "message", speaker="omar"), "the kiln is broken")
+    gave = (node("gave", "message", speaker="desk"), "Handed over to the night shift as K-2.")
+    also = (node("also", "message", speaker="gate"), "I've passed your letter on to Rui.")
+    assert read("Who passed the broken kiln on to the night shift?", shown(first, gave)) == "desk"
+    assert read("Who passed the broken kiln on?", shown(first, gave, also)) is None
+    assert read("Who passed the broken kiln on?", shown(first)) is None
 
 
 def test_who_said_yes_in_their_own_words_between_refusal_and_success() -> None:
