@@ -27,7 +27,7 @@ from api.retrieval.plan import Operator, Plan
 from api.retrieval.story_terms import VALUES
 from api.schemas import Node
 from enrichment.event_kinds import EventKind, is_failed
-from enrichment.stems import stems_of, telling_stems_of, words_in
+from enrichment.stems import stem_in, stems_of, telling_stems_of, words_in
 from projections.events import timestamp_text
 
 _FORMER: Final = re.compile(
@@ -180,9 +180,10 @@ def history(first: Field, plan: Plan, shown: Shown) -> Sequence[Stated]:
 
 def _called_alike(first: Field, fields: Iterable[Field]) -> Field | None:
     """The field of the same name, or else of one with a word more or less: `limit_eur`."""
-    words = frozenset(first.words)
-    alike = [field for field in fields if len(words.symmetric_difference(field.words)) <= _MORE]
-    held = [field for field in alike if words <= {*field.words} or words >= {*field.words}]
+    stems = frozenset(map(stem_in, first.words))
+    told = [(frozenset(map(stem_in, field.words)), field) for field in fields]
+    alike = [(words, field) for words, field in told if len(stems ^ words) <= _MORE]
+    held = [field for words, field in alike if stems <= words or stems >= words]
     return next((field for field in held if field.words == first.words), next(iter(held), None))
 
 

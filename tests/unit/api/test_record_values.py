@@ -194,6 +194,13 @@ def test_what_is_now_is_told_apart_from_how_it_went(question: str, value: str) -
     assert read(question, given) == value
 
 
+def test_one_and_several_of_a_name_are_the_same_field() -> None:
+    old = node("old", tool="get_gate", at=DAYS[0])
+    new = node("new", tool="set_gate", at=DAYS[1])
+    given = shown((old, "gate: G-1\nseals: S-7"), (new, "gate: G-1\nseal: S-9"))
+    assert read("What is the seal of gate G-1?", given) == "S-9"
+
+
 def test_how_many_there_are_is_not_how_many_were_ordered() -> None:
     order = node("order", tool="order_bulbs")
     count = node("count", tool="list_shelf")
