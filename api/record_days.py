@@ -107,28 +107,31 @@ def when(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
     if not (is_planned or is_former(plan) or is_known_first(plan)):
         return named and Value(named.value, [named.node_id, *evidence])
     date = as_it_is_asked(named or _only_date(plan, evidence, shown), plan, shown)
-    tells_now = is_planned and not is_former(plan)
-    return date or (_sentence_of_day(plan, shown) if tells_now else None)
+    head = shown.events.get(evidence[0]) if evidence else None
+    tells = head is not None and head.attributes.get("kind") != EventKind.MESSAGE
+    may_be_said = tells and is_planned and not is_former(plan)
+    return date or (_sentence_of_day(plan, shown) if may_be_said else None)
 
 
 def _sentence_of_day(plan: Plan, shown: Shown) -> Value | None:
-    """The sentence in which somebody says the day of what is asked about.
+    """The sentence in which somebody says the day of what is asked about, where no record does.
 
     The one that says most of it; of oneself ("my move") what somebody says of themselves; of
     several the newest.
     """
     topic = telling_stems_of(plan.timeless) - _OF_SETTING
     match = _OF_ONESELF.search(plan.timeless)
-    own = None if match is None else re.compile(_FIRST_PERSON.format(match["thing"][:_ROOT]), re.I)
+    thing = None if match is None else match["thing"][:_FIRST_LETTERS]
+    of_oneself = thing and re.compile(_FIRST_PERSON.format(re.escape(thing)), re.IGNORECASE)
     best: tuple[tuple[int, bool, str], str, str] | None = None
     for node in islice(shown.events.values(), FIRST_EVENTS):
         text = words_of(node, shown)
         if node.attributes.get("kind") != EventKind.MESSAGE:
             continue
-        said = len(topic & stems_of(text))
-        sentences = _SENTENCE_END.split(text) if said and said >= HALF * len(topic) else []
+        words = len(topic & stems_of(text))
+        sentences = _SENTENCE_END.split(text) if words and words >= HALF * len(topic) else []
         for sentence in sentences:
-            is_own = own is not None and own.search(sentence) is not None
+            is_own = bool(of_oneself and of_oneself.search(sentence))
             told = len(topic & stems_of(sentence))
             rank = (told, is_own, node.provenance.occurred_at or "")
             tells = _says_when(sentence) and not sentence.endswith("?")
@@ -143,7 +146,7 @@ def _says_when(sentence: str) -> bool:
     return clocks or _SAID_DAY.search(sentence) is not None
 
 
-_ROOT: Final = 3
+_FIRST_LETTERS: Final = 3
 _FIRST_PERSON: Final = r"\b(?:my|our|I|we)(?:['\u2019]\w+|\s+(?:am|are|will|shall))?\s+{}\w*"
 
 
@@ -162,8 +165,7 @@ def _only_date(plan: Plan, evidence: list[str], shown: Shown) -> Field | None:
     first = [] if identifiers else with_outcome(evidence, shown)
     question = telling_stems_of(plan.timeless) - _OF_SETTING
     told = " ".join(with_tool(node, shown) for node in with_call(first, shown))
-    said = question & stems_of(told)
-    if first and len(said) < HALF * len(question):
+    if first and len(question & stems_of(told)) < HALF * len(question):
         return None  # it is of something else
     if first and is_of_what_is_planned(plan):
         about += saying_as_much(first[0], plan, shown)

@@ -154,7 +154,8 @@ def _of_text(node_id: str, text: str, *, may_ask: bool) -> list[Field]:
         met.add(name)
         row = (above, numbers.get(above, 0)) if above else ()
         if words := _words(name):
-            told.append((len(row), Field(node_id, words, value, row, former)))
+            field = Field(node_id, words, value, row=row, former=former)
+            told.append((len(row), field))
     return [field for _, field in sorted(told, key=lambda each: each[0])]
 
 

@@ -122,10 +122,10 @@ def is_said_in(value: str, plan: Plan) -> bool:
 def _each_value(told: Sequence[Stated]) -> list[Stated]:
     """What was stated, with the value before a change that nothing else states."""
     each: list[Stated] = []
-    for one in told:
-        if one.former and (not each or each[-1].value != one.former):
-            each.append(one._replace(value=one.former, former=""))
-        each.append(one)
+    for stated in told:
+        if stated.former and (not each or each[-1].value != stated.former):
+            each.append(stated._replace(value=stated.former, former=""))
+        each.append(stated)
     return each
 
 

@@ -226,11 +226,11 @@ def how_much(stuff: str | None, amounts: Sequence[Field], plan: Plan) -> Field |
 def _is_asked(word: str, question: frozenset[str]) -> bool:
     """Whether a question has a word of a name, or what it is made of: `monthly` is a month."""
     return stem_in(word) in question or any(
-        len(stem) >= _ROOT and word == f"{stem}ly" for stem in question
+        len(stem) >= _SHORTEST_UNIT and word == f"{stem}ly" for stem in question
     )
 
 
-_ROOT: Final = 4
+_SHORTEST_UNIT: Final = 4
 
 
 def _amount_done(plan: Plan, amounts: Iterable[Field]) -> Field | None:

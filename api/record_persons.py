@@ -106,26 +106,24 @@ def _by_role(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
 
 def _said_of_somebody(plan: Plan, beside: Iterable[Node], shown: Shown) -> Value | None:
     """Who gave the answer that is asked for, as somebody tells it: "Ines said no"."""
-    for asked in [asked for asked, _ in _ANSWERS if asked.search(plan.timeless)]:
-        told = re.compile(
-            rf"(?<!\w)(?P<name>[^\W\d_a-z]\w+(?:\s[^\W\d_a-z]\w+)?)\s+(?:has\s+)?{_PAST}"
-        )
+    for pattern in [asked for asked, _ in _ANSWERS if asked.search(plan.timeless)]:
         for node in beside:
             if node.attributes.get("kind") != EventKind.MESSAGE:
                 continue
-            match = told.search(words_of(node, shown))
-            if match and asked.search(match[0]) and match["name"].lower() not in _PRONOUNS:
+            match = _ANSWERED.search(words_of(node, shown))
+            if match and pattern.search(match[0]) and match["name"].lower() not in _PRONOUNS:
                 return Value(match["name"], [node.node_id])
     return None
 
 
 _PRONOUNS: Final = word_set("i he she they we you it nobody somebody who everybody")
-_PAST: Final = (
+_ANSWERED: Final = re.compile(
+    r"(?<!\w)(?P<name>[^\W\d_a-z]\w+(?:\s[^\W\d_a-z]\w+)?)\s+(?:has\s+)?"
     r"(?:said\s+(?:no|yes)|turned\s+(?:\S+\s+)?down|(?:refus|approv|agre|veto|declin|reject|allow|"
     r"permitt|authoris|authoriz|deni)e?e?d|signed\s+(?:\S+\s+)?off|gave\s+(?:\S+\s+){0,2}?"
     r"(?:ok|OK|okay|go-?ahead|nod|permission|approval))(?!\w)"
 )
-"""What somebody did who answered a wish."""
+"""How somebody tells that somebody else answered a wish."""
 
 
 def _is_state_asked(field: Field, plan: Plan, states: list[frozenset[str]]) -> bool:
@@ -143,12 +141,12 @@ def _on_duty(plan: Plan, shown: Shown) -> Value | None:
     """Who is it now, by the newest record with a field that the question names: `on_call_now`."""
     if _WHO_IS.match(plan.timeless) is None:
         return None
-    asked = {*words_in(plan.timeless.lower().replace("-", " "))}
+    words = {*words_in(plan.timeless.lower().replace("-", " "))}
     named = [
         (node.provenance.occurred_at or "", field.value, node.node_id)
         for node in settled(shown)
         for field in fields_of(node, shown)
-        if asked.issuperset(role := {*field.words} - _NOW)
+        if words.issuperset(role := {*field.words} - _NOW)
         and not role <= STOP_WORDS
         and len(role) > 1
         and _CALLED.fullmatch(field.value)

@@ -193,8 +193,8 @@ def _in_a_phrase(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
     plan = plan._replace(operator=at_a_time)
     for node in asked_records(plan, evidence, shown):
         fields = [] if is_said(node) else of_meant_row(fields_of(node, shown), plan.timeless)
-        rest = meanings(plan.timeless) - stems_of(" ".join(field.value for field in fields))
-        if len(rest) > 1 and (field := called(rest, fields, plan)) is not None:
+        name = meanings(plan.timeless) - stems_of(" ".join(field.value for field in fields))
+        if len(name) > 1 and (field := called(name, fields, plan)) is not None:
             return as_it_is_asked(field, plan, shown)
     return None
 

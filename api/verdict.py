@@ -91,7 +91,7 @@ def answer_of(
     return compares or _told(story, response, summary, shown, zone=zone)
 
 
-_PROVED_BY_ONE: Final = (*VALUES, Operator.ACTOR, Operator.SEARCH)
+_PROVED_BY_ONE: Final = (*VALUES, Operator.ACTOR)
 
 
 def proof_first(nodes: Sequence[Node], answer: Answer, plan: Plan) -> list[Node]:
@@ -100,15 +100,16 @@ def proof_first(nodes: Sequence[Node], answer: Answer, plan: Plan) -> list[Node]
     It is as relevant as the one that stood there.
     """
     told = [*nodes]
-    by_one = plan.operator in _PROVED_BY_ONE or is_no_time(plan)
-    moves = by_one and answer.type not in ("list", "count")
     proof = answer.evidence[0] if answer.evidence else None
-    if not moves or proof not in {node.node_id for node in told}:
+    if proof not in {node.node_id for node in told} or answer.type in ("list", "count"):
         return told
     place = next(place for place, node in enumerate(told) if node.node_id == proof)
     node = told[place]
     first = next(one for one, other in enumerate(told) if other.type == node.type)
-    if place <= first:
+    by_one = plan.operator in _PROVED_BY_ONE
+    by_record = is_no_time(plan) or plan.operator is Operator.SEARCH
+    among_records = not (is_said(told[first]) and is_said(node))
+    if place <= first or not (by_one or (by_record and among_records)):
         return told
     before = told[first].scores
     scores = dataclasses.replace(
