@@ -44,6 +44,7 @@ _FROM_TO: Final = re.compile(
     r"(?<!\w)from\s+(?P<old>\S+(?:\s\S+){0,3}?)\s+to\s+(?P<new>\S+(?:\s\S+){0,3}?)(?=[\s.,;:!?)]|$)",
     re.IGNORECASE,
 )
+_AHEAD: Final = re.compile(r"(?<!\w)(?:will|going\s+to|gonna|shall)(?!\w)", re.IGNORECASE)
 _MORE: Final = 1
 """Words that a name may have more than another one for the same."""
 _STATES: Final = (EventKind.RESULT, EventKind.OTHER, EventKind.CALL)
@@ -105,7 +106,8 @@ def as_asked(first: Field, plan: Plan, shown: Shown) -> Stated | None:
     if is_known_first(plan):
         return told[0]
     if not is_former(plan):
-        return told[-1]
+        ahead = _AHEAD.search(plan.timeless) and _in_a_sentence(told[-1], plan, shown, ahead=True)
+        return ahead or told[-1]
     later = next((one for one in reversed(told[1:]) if is_said_in(one.value, plan)), told[-1])
     others = [one for one in told[: told.index(later)] if one.value != later.value]
     return others[-1] if others else _in_a_sentence(later, plan, shown)
@@ -140,16 +142,29 @@ def _as_of(end_ms: int, told: Sequence[Stated]) -> Stated:
     return until[-1] if until else told[0]
 
 
-def _in_a_sentence(now: Stated, plan: Plan, shown: Shown) -> Stated | None:
-    """What a sentence says, as "the rent goes from 1450 to 1510" does where it is 1510 now."""
+def _in_a_sentence(now: Stated, plan: Plan, shown: Shown, *, ahead: bool = False) -> Stated | None:
+    """What a sentence says, as "the rent goes from 1450 to 1510" does where it is 1510 now.
+
+    Args:
+        now: what is, or what it is to be changed from.
+        plan: of the question.
+        shown: all that may say it.
+        ahead: whether what it will be is asked for, and not what it was.
+    """
     question = telling_stems_of(plan.timeless)
     for node in shown.events.values():
         text = said_by(node, shown)
         for match in _FROM_TO.finditer(text):
-            is_now = match["new"].rstrip(".,;:!?)").lower() == now.value.lower()
+            old, new = match["old"], match["new"].rstrip(".,;:!?)")
+            is_now = _plain(old if ahead else new) == _plain(now.value)
             if is_now and question & telling_stems_of(text):
-                return Stated(match["old"], node.node_id, _at(node))
+                return Stated(new if ahead else old, node.node_id, _at(node))
     return None
+
+
+def _plain(value: str) -> str:
+    """A value in lower case, without what sets thousands apart."""
+    return re.sub(r"(?<=\d),(?=\d{3})", "", value.lower())
 
 
 def history(first: Field, plan: Plan, shown: Shown) -> Sequence[Stated]:

@@ -106,17 +106,20 @@ def _by_role(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
 
 def _said_of_somebody(plan: Plan, beside: Iterable[Node], shown: Shown) -> Value | None:
     """Who gave the answer that is asked for, as somebody tells it: "Ines said no"."""
+    question = stems_of(plan.timeless)
     for pattern in [asked for asked, _ in _ANSWERS if asked.search(plan.timeless)]:
         for node in beside:
             if node.attributes.get("kind") != EventKind.MESSAGE:
                 continue
             match = _ANSWERED.search(words_of(node, shown))
-            if match and pattern.search(match[0]) and match["name"].lower() not in _PRONOUNS:
+            if match is None or pattern.search(match[0]) is None:
+                continue
+            if _NO_NAMES.union(question).isdisjoint(stems_of(match["name"])):
                 return Value(match["name"], [node.node_id])
     return None
 
 
-_PRONOUNS: Final = word_set("i he she they we you it nobody somebody who everybody")
+_NO_NAMES: Final = word_set("i he she they we you it nobody somebody who everybody the a this that")
 _ANSWERED: Final = re.compile(
     r"(?<!\w)(?P<name>[^\W\d_a-z]\w+(?:\s[^\W\d_a-z]\w+)?)\s+(?:has\s+)?"
     r"(?:said\s+(?:no|yes)|turned\s+(?:\S+\s+)?down|(?:refus|approv|agre|veto|declin|reject|allow|"

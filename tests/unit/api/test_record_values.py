@@ -194,6 +194,16 @@ def test_what_is_now_is_told_apart_from_how_it_went(question: str, value: str) -
     assert read(question, given) == value
 
 
+def test_what_will_be_is_what_somebody_says_that_it_goes_to() -> None:
+    paid = node("paid", tool="pay_rent", at=DAYS[1])
+    said = node("said", kind="message", at=DAYS[0])
+    given = shown(
+        (paid, "kiln: east\nrent: 1180"), (said, "The rent goes from 1,180 to 1,342, ouch.")
+    )
+    assert read("What is the rent of the kiln east going to be?", given) == "1,342"
+    assert read("What is the rent of the kiln east?", given) == "1180"
+
+
 def test_one_and_several_of_a_name_are_the_same_field() -> None:
     old = node("old", tool="get_gate", at=DAYS[0])
     new = node("new", tool="set_gate", at=DAYS[1])
@@ -344,6 +354,9 @@ def test_who_refused_somebody_may_tell() -> None:
     given = of_one_session((asks, "lift it"), (told, "Ines said no, Monday is soon enough."))
     assert read("Who turned down the lift?", given) == "Ines"
     assert read("Who approved the lift?", given) is None
+    for text in ("I said no.", "The lift refused it.", "Lift declined: too heavy"):
+        given = of_one_session((asks, "lift it"), (told, text))
+        assert read("Who turned down the lift?", given) is None
     given = of_one_session((asks, "lift it"), (told, "I said no."))
     assert read("Who turned down the lift?", given) is None
 
