@@ -78,7 +78,7 @@ _BEGINS: Final = (
 """Stand in the name of a date that says when something is, those that say its beginning first."""
 _FINISHES: Final = (_stems("end to until till finish expires expiry through due checkout"),)
 _OF_SETTING: Final = _stems(
-    "set meant due planned scheduled supposed arranged date day time start begin"
+    "set meant due planned scheduled supposed arranged date day time start begin end expire finish"
 )
 """Say of a question how it asks when something is to be, and nothing of what."""
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s+")

@@ -212,6 +212,9 @@ def _key(
     fields = [*fields_of(record, shown)]
     others = [] if outcome is None else fields_of(outcome, shown)
     of_row = [field for field in fields if not first.row or field.row in ((), first.row)]
+    of_row.sort(
+        key=lambda field: field.row != first.row
+    )  # what it stands beside, then what holds it
     named = (field for field in [*of_row, *others] if field.words != first.words)
     return next((field for field in named if _is_identifier(field)), None) or next(
         (field for field in of_row if field != first and _is_named(field, plan.timeless)), None

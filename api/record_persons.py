@@ -80,6 +80,10 @@ _ANSWERS: Final = (
 """How a question calls an answer that somebody gave, and how records do."""
 
 
+_NUMBER_NAME: Final = re.compile(r"(?<![\w.])\d+(?:\.\d+)+(?![\w.]*\w)")
+"""A version names what an answer is about, as an identifier does."""
+
+
 def _by_role(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
     """Who, by a record of what is asked about which names one person.
 
@@ -90,7 +94,8 @@ def _by_role(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
     first = [] if identifiers else [shown.events.get(one) for one in evidence[:1]]
     states = [states for asked, states in _ANSWERS if asked.search(plan.timeless)]
     beside = _of_its_session(evidence, shown) if states and not identifiers else []
-    held = with_outcomes(holding(identifiers, shown), outcomes_of(shown.events))
+    named = identifiers or (_NUMBER_NAME.findall(plan.timeless) if states else [])
+    held = with_outcomes(holding(named, shown), outcomes_of(shown.events))
     for node in (*held, *filter(None, first), *beside):
         fields = [] if has_failed(node) else fields_of(node, shown)
         if _CARES.search(plan.timeless):

@@ -101,10 +101,10 @@ def meaning(word: str) -> str:
 
 def saying_as_much(first: Node, plan: Plan, shown: Shown) -> Iterator[Node]:
     """The first events which say all that one of them says of a question, and did not fail."""
-    told = telling_stems_of(plan.timeless) & stems_of(said_by(first, shown))
+    told = telling_stems_of(plan.timeless) & stems_of(with_tool(first, shown))
     outcomes = outcomes_of(shown.events)
     for node in islice(shown.events.values(), FIRST_EVENTS):
-        if _worked(node, outcomes) and told <= stems_of(said_by(node, shown)):
+        if _worked(node, outcomes) and told <= stems_of(with_tool(node, shown)):
             yield node
 
 

@@ -76,6 +76,11 @@ _WHAT_WAS: Final = re.compile(
     re.IGNORECASE,
 )
 
+_WHAT_OF: Final = re.compile(
+    r"^\W*what\s+(?:is|are|was|were)\s+(?:\w+\s+){0,2}\w+['\u2019]s\s+\w", re.IGNORECASE
+)
+"""Of what of somebody or something it is asked: "what was the kiln's limit"."""
+
 _HOW_BIG: Final = re.compile(
     r"^\W*(?:and\s+)?how\s+(?P<measure>\w+)\s+(?:is|was|are|were)\b", re.IGNORECASE
 )
@@ -170,6 +175,9 @@ def _asked_by_name(plan: Plan, evidence: list[str], shown: Shown) -> Value | Non
     if match := _HOW_MUCH.match(plan.timeless):
         amounts = [field for field in fields if AMOUNT.fullmatch(field.value)]
         return as_it_is_asked(how_much(match["stuff"], amounts, plan), plan, shown)
+    if _WHAT_OF.match(plan.timeless):
+        at_a_time = Operator.VALUE_AT if plan.spans else Operator.VALUE
+        return _stated(plan._replace(operator=at_a_time), evidence, shown)
     if match := _WHAT_WAS.match(plan.timeless):
         field = called(meanings(match["attribute"]), fields, plan)
         return as_it_is_asked(field, plan, shown) or _said_to_be(plan, shown)

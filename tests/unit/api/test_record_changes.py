@@ -169,3 +169,14 @@ def test_how_long_something_is_kept_is_no_time_that_an_act_took() -> None:
 
 def test_durations_are_said_as_records_have_them() -> None:
     assert durations_in("from 5 minutes to a day") == {"300", "300000", "86400", "86400000"}
+
+
+def test_what_a_nested_record_is_called_by_stands_beside_its_value() -> None:
+    old = node("old", tool="get_account", at=DAYS[0])
+    new = node("new", tool="set_lease", at=DAYS[1])
+    given = shown(
+        (old, "account: AC-7\nname: Riel\nlease.id: LE-9\nlease.size: small"),
+        (new, "lease: LE-9\nsize: large"),
+    )
+    assert read("What is Riel's size?", given) == "large"
+    assert read("What was Riel's size before?", given) == "small"

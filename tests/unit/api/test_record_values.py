@@ -290,6 +290,7 @@ def test_of_several_acts_each_value_is_told_once() -> None:
         ("From which day does the pruning of the pear trees start?", "2031-05-02T08:00"),
         ("What date is the pruning of the pear trees?", "2031-05-02T08:00"),
         ("Until when is the pruning of the pear trees?", "2031-05-04T18:00"),
+        ("When does the pruning of the pear trees end?", "2031-05-04T18:00"),
         ("When is the harvest of the plum trees?", None),
     ],
 )
@@ -370,6 +371,9 @@ def test_a_refusal_of_something_else_is_not_of_what_is_named() -> None:
     given = of_one_session((other, "by: Rui Sa\ndecision: refused"), *told)
     assert read("Who turned down C-7?", given) == "Ines Tobin"
     assert read("Who turned down C-8?", given) is None
+    version = of_one_session((other, "by: Rui Sa\ndecision: refused"), *told)
+    version.texts["asked"] = "part: 4.18.1"  # type: ignore[index]
+    assert read("Who turned down 4.18.1?", version) == "Ines Tobin"
 
 
 def test_who_handed_it_over_is_the_only_one_who_says_so() -> None:
