@@ -31,7 +31,7 @@ from api.record_reading import (
 )
 from api.retrieval.clock_times import clocks_in
 from api.retrieval.plan import Operator, Plan
-from enrichment.event_kinds import EventKind
+from api.spoken_answers import is_said
 from enrichment.stems import stem_in, stems_of, telling_stems_of
 from enrichment.vocabulary import word_set
 
@@ -108,7 +108,7 @@ def when(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
         return named and Value(named.value, [named.node_id, *evidence])
     date = as_it_is_asked(named or _only_date(plan, evidence, shown), plan, shown)
     head = shown.events.get(evidence[0]) if evidence else None
-    tells = head is not None and head.attributes.get("kind") != EventKind.MESSAGE
+    tells = head is not None and not is_said(head)
     may_be_said = tells and is_planned and not is_former(plan)
     return date or (_sentence_of_day(plan, shown) if may_be_said else None)
 
@@ -126,7 +126,7 @@ def _sentence_of_day(plan: Plan, shown: Shown) -> Value | None:
     best: tuple[tuple[int, bool, str], str, str] | None = None
     for node in islice(shown.events.values(), FIRST_EVENTS):
         text = words_of(node, shown)
-        if node.attributes.get("kind") != EventKind.MESSAGE:
+        if not is_said(node):
             continue
         words = len(topic & stems_of(text))
         sentences = _SENTENCE_END.split(text) if words and words >= HALF * len(topic) else []

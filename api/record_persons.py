@@ -23,6 +23,7 @@ from api.record_history import has_failed, settled
 from api.record_reading import BY, FIRST_EVENTS, WHOEVER, Value, of_what, with_outcomes
 from api.retrieval.plan import Plan
 from api.schemas import Node
+from api.spoken_answers import is_said
 from enrichment.act_names import is_reader
 from enrichment.event_kinds import EventKind
 from enrichment.stems import stem_in, stems_of, telling_stems_of, words_in
@@ -114,7 +115,7 @@ def _said_of_somebody(plan: Plan, beside: Iterable[Node], shown: Shown) -> Value
     question = stems_of(plan.timeless)
     for pattern in [asked for asked, _ in _ANSWERS if asked.search(plan.timeless)]:
         for node in beside:
-            if node.attributes.get("kind") != EventKind.MESSAGE:
+            if not is_said(node):
                 continue
             match = _ANSWERED.search(words_of(node, shown))
             if match is None or pattern.search(match[0]) is None:
@@ -233,8 +234,7 @@ def _handed_by(shown: Shown) -> Value | None:
     told = [
         node
         for node in shown.events.values()
-        if node.attributes.get("kind") == EventKind.MESSAGE
-        and _I_HANDED.match(words_of(node, shown))
+        if is_said(node) and _I_HANDED.match(words_of(node, shown))
     ]
     givers = {node.attributes.get("speaker") for node in told}
     return Value(givers.pop(), [told[0].node_id]) if len(givers) == 1 else None
@@ -317,7 +317,7 @@ def _said_yes(evidence: list[str], told: list[Node], shown: Shown) -> Value | No
             refused.add(tool)
         elif yes is not None and kind == EventKind.RESULT and tool in refused:
             return Value(yes.attributes.get("speaker"), [yes.node_id, *evidence])
-        elif kind == EventKind.MESSAGE and refused and node.provenance.agent_id not in agents:
+        elif is_said(node) and refused and node.provenance.agent_id not in agents:
             yes = node if _CONSENTS.search(words_of(node, shown)) else yes
     return None
 
@@ -337,7 +337,7 @@ def _said_by_a_person(plan: Plan, shown: Shown) -> Value | None:
     stems = telling_stems_of(plan.topic)
     for node in islice(shown.events.values(), FIRST_EVENTS):
         text = said_by(node, shown)
-        if node.attributes.get("kind") != EventKind.MESSAGE or not text or not verb:
+        if not is_said(node) or not text or not verb:
             continue
         says = re.search(rf"\b(?:I|[Ww]e)(?:'ve|\s+\w+)?\s+{re.escape(verb)}\b", text)
         if says and stems <= stems_of(text):
