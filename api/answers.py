@@ -374,7 +374,7 @@ def subgraph_response(
         response.answer = answer = answer_of(
             story, response, page.summary, page.texts, zone=context.query.zone()
         )
-        response.nodes = proof_first(response.nodes, answer, story.plan.operator)
+        response.nodes = proof_first(response.nodes, answer, story.plan)
         response.meta.count = answer.value if answer.type == "count" else None
     return response
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from api.schemas import Node
+from enrichment.act_names import apart
 from enrichment.event_kinds import EventKind
 from enrichment.stems import stem_in, stems_of, words_in
 from enrichment.vocabulary import STOP_WORDS, word_set
@@ -26,7 +27,7 @@ _UNITS_MS: Final = {
             ("s sec secs seconds", 1_000),
             ("min mins minutes", 60_000),
         ),
-        *(("h hours", 3_600_000), ("days", 86_400_000)),
+        *(("h hours", 3_600_000), ("days", 86_400_000), ("weeks", 604_800_000)),
     )
     for name in names.split()
 }
@@ -36,6 +37,22 @@ _LENGTHS: Final = word_set("duration elapsed runtime took time total")
 
 
 _OUTCOMES: Final = (EventKind.RESULT, EventKind.FAILURE)
+
+_BEFORE: Final = word_set("old previous prev before former prior was")
+_SINCE: Final = word_set("new current after now is")
+"""What a record calls the two values of a field that was changed, alone or beside its name."""
+_ALONE: Final = word_set("before after was is now")
+"""These are no more than words beside a name: `after_tax`."""
+_VALUE: Final = word_set("value val")
+ENDS: Final = frozenset(("from", "to"))
+"""These may also be the ends of a stretch: only a number that is no range is changed by them."""
+_STRETCHES: Final = word_set(
+    "range window period span interval slot hours days dates pages rows lines between stay route"
+)
+_STAGES: Final = word_set("status state stage phase priority severity")
+"""In one of these something is, and then in another."""
+_FIELD: Final = (*("field", "attribute", "setting", "parameter", "param", "option", "key"),)
+"""Stand beside the two values and say which field was changed."""
 
 
 class Shown(NamedTuple):
@@ -53,12 +70,37 @@ class Field(NamedTuple):
         words: of its name, at least one.
         value: of it.
         row: path and number of the record of a list that it is of; empty: of no list.
+        former: its value until then, where the event tells of a change; empty: it does not.
     """
 
     node_id: str
     words: tuple[str, ...]
     value: str
     row: tuple[str, int] | tuple[()] = ()
+    former: str = ""
+
+
+class _Version(NamedTuple):
+    """Which of two values of a field a name says that it is.
+
+    Attributes:
+        former: the one before.
+        of: the words of the field's name; none, where the name is no more than `old`: no answer
+            stands under that alone.
+    """
+
+    former: bool
+    of: tuple[str, ...] = ()
+
+
+_OF_NOTHING: Final = (_Version(former=True), _Version(former=False))
+
+
+class _Line(NamedTuple):
+    above: str
+    name: str
+    value: str
+    former: str = ""
 
 
 def summary_of(node: Node) -> str | None:
@@ -72,11 +114,21 @@ def said_by(node: Node, shown: Shown) -> str:
     return shown.texts.get(node.node_id) or summary_of(node) or ""
 
 
+def words_of(node: Node, shown: Shown) -> str:
+    """What somebody says, without who says it."""
+    return said_by(node, shown).removeprefix(f"{node.attributes.get('speaker')}: ")
+
+
 def fields_of(node: Node, shown: Shown) -> list[Field]:
-    """The fields of an event, those of the surface before nested ones."""
-    is_message = node.attributes.get("kind") == EventKind.MESSAGE
-    text = None if is_message else shown.texts.get(node.node_id)
-    return _of_summary(node) if text is None else _of_text(node.node_id, text)
+    """The fields of an event, those of the surface before nested ones.
+
+    A field that was changed stands there once, as `limit: 9` for `limit: {old: 5, new: 9}`.
+    """
+    kind = node.attributes.get("kind")
+    text = None if kind == EventKind.MESSAGE else shown.texts.get(node.node_id)
+    if text is None:
+        return _of_summary(node)
+    return _of_text(node.node_id, text, may_ask=kind == EventKind.CALL)
 
 
 def _of_summary(node: Node) -> list[Field]:
@@ -85,19 +137,16 @@ def _of_summary(node: Node) -> list[Field]:
     return [
         Field(node.node_id, words, value.strip())
         for *_, name, value in parts
-        if (words := _words(name))
+        if _version(name) not in _OF_NOTHING and (words := _words(name))
     ]
 
 
-def _of_text(node_id: str, text: str) -> list[Field]:
+def _of_text(node_id: str, text: str, *, may_ask: bool) -> list[Field]:
     """A line a field; a name that comes again under the same path begins the next record."""
     numbers: dict[str, int] = {}
     names: dict[str, set[str]] = {}
     told: list[tuple[int, Field]] = []
-    for line in text.split("\n"):
-        if (match := _LINE.fullmatch(line)) is None:
-            continue
-        above, _, name = match["path"].rpartition(".")
+    for above, name, value, former in _with_changes(_lines(text), may_ask=may_ask):
         met = names.setdefault(above, set())
         if name in met:
             met.clear()
@@ -105,12 +154,78 @@ def _of_text(node_id: str, text: str) -> list[Field]:
         met.add(name)
         row = (above, numbers.get(above, 0)) if above else ()
         if words := _words(name):
-            told.append((len(row), Field(node_id, words, (match["value"] or "").strip(), row)))
+            field = Field(node_id, words, value, row=row, former=former)
+            told.append((len(row), field))
     return [field for _, field in sorted(told, key=lambda each: each[0])]
 
 
+def _lines(text: str) -> Iterator[_Line]:
+    for line in text.split("\n"):
+        if (match := _LINE.fullmatch(line)) is not None:
+            above, _, name = match["path"].rpartition(".")
+            yield _Line(above, name, (match["value"] or "").strip())
+
+
+def _with_changes(lines: Iterable[_Line], *, may_ask: bool) -> Iterator[_Line]:
+    """The lines, of those that tell what a field was and what it is one under the field's name.
+
+    Args:
+        lines: of a record.
+        may_ask: whether `from` and `to` may be the bounds that something is asked for by.
+    """
+    record: list[_Line] = []
+    for line in lines:
+        if record and (line.above != record[0].above or line.name in {one.name for one in record}):
+            yield from _changed(record, may_ask=may_ask)
+            record = []
+        record.append(line)
+    yield from _changed(record, may_ask=may_ask)
+
+
+def _changed(record: Sequence[_Line], *, may_ask: bool) -> Iterator[_Line]:
+    values = {line.name: line.value for line in record}
+    named = next((values[name] for name in _FIELD if values.get(name)), "")
+    versions = {name: version for name in values if (version := _version(name)) is not None}
+    above = record[0].above if record else ""
+    if values.keys() >= ENDS and (named or _is_change(above, values, may_ask=may_ask)):
+        versions |= {"from": _Version(former=True), "to": _Version(former=False)}
+    former = {version.of: values[name] for name, version in versions.items() if version.former}
+    present = {version.of for version in versions.values() if not version.former}
+    for line in record:
+        version = versions.get(line.name)
+        if version is None or (version.of and version.of not in former.keys() & present):
+            yield line
+        elif version.of in former and not version.former and (version.of or named or above):
+            yield _under_its_name(line, version, named)._replace(former=former[version.of])
+
+
+def _version(name: str) -> _Version | None:
+    """Which value a name such as `old_price` is of; None: a name says nothing of that."""
+    words = [word for word in _words(name) if word not in _VALUE]
+    if not words or words[0] not in _BEFORE | _SINCE:
+        return None
+    of = (*words[1:],)
+    return None if of and words[0] in _ALONE else _Version(words[0] in _BEFORE, of)
+
+
+def _under_its_name(line: _Line, version: _Version, named: str) -> _Line:
+    """The line of a value, under the name of the field that it is of."""
+    if version.of or named:
+        return line._replace(name="_".join(version.of) or named)
+    above, _, name = line.above.rpartition(".")
+    return line._replace(above=above, name=name)
+
+
+def _is_change(above: str, values: Mapping[str, str], *, may_ask: bool) -> bool:
+    """Whether `from` and `to` are of one field, one after the other, and no ends of a stretch."""
+    words = _words(above.rpartition(".")[2])
+    is_stretch = may_ask or not _STRETCHES.isdisjoint(words)
+    is_state = not _STAGES.isdisjoint(words)
+    return not is_stretch and (is_state or all(_DECIMAL.fullmatch(values[end]) for end in ENDS))
+
+
 def _words(name: str) -> tuple[str, ...]:
-    return tuple(words_in(name.lower().replace("_", " ")))
+    return tuple(words_in(apart(name).lower().replace("_", " ")))
 
 
 def of_meant_row(fields: Iterable[Field], question: str) -> list[Field]:
@@ -187,6 +302,22 @@ def duration_ms(field: Field) -> float | None:
     if not is_length or not _DECIMAL.fullmatch(field.value):
         return None
     return float(field.value) * _UNITS_MS[unit]
+
+
+_SPOKEN: Final = re.compile(
+    r"(?<!\w)(?P<number>an?|one|\d{1,6})\s+(?P<unit>second|minute|hour|day|week)s?(?!\w)",
+    re.IGNORECASE,
+)
+
+
+def durations_in(text: str) -> frozenset[str]:
+    """Durations that a text names, as plain numbers of records: "a day" is 86400, or 86400000."""
+    spoken: set[str] = set()
+    for match in _SPOKEN.finditer(text):
+        number = int(match["number"]) if match["number"].isdigit() else 1
+        length_ms = number * _UNITS_MS[match["unit"].lower() + "s"]
+        spoken |= {str(length_ms), str(length_ms // 1_000)}
+    return frozenset(spoken)
 
 
 def outcomes_of(events: Mapping[str, Node]) -> dict[Any, Node]:

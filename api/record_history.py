@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from api.record_fields import (
     Field,
     Shown,
+    durations_in,
     fields_of,
     identifiers_in,
     is_echo,
@@ -23,9 +24,11 @@ from api.record_fields import (
     said_by,
 )
 from api.retrieval.plan import Operator, Plan
+from api.retrieval.story_terms import VALUES
 from api.schemas import Node
-from enrichment.event_kinds import FAILED, EventKind
-from enrichment.stems import stems_of, telling_stems_of
+from enrichment.event_kinds import EventKind, is_failed
+from enrichment.stems import stem_in, stems_of, telling_stems_of, words_in
+from projections.events import timestamp_text
 
 _FORMER: Final = re.compile(
     r"(?<!\w)before(?:\W*$|(?=\s+(?:it|that|this|they|he|she|i|we|you|the|my|our|his|her|their)\b))",
@@ -33,6 +36,7 @@ _FORMER: Final = re.compile(
 )
 _AT_FIRST: Final = re.compile(r"(?<!\w)(?:originally|initially|at\s+first)(?!\w)", re.IGNORECASE)
 _IN_PAST: Final = re.compile(r"(?<!\w)(?:was|were|did|had)(?!\w)", re.IGNORECASE)
+
 _NEVER_FORMER: Final = frozenset((Operator.BEFORE, Operator.AFTER, Operator.WINDOW))
 _IDENTIFIER: Final = re.compile(r"(?=\D*\d)(?=.*[^\W\d_])[\w./#:-]{2,60}")
 _DATE: Final = re.compile(r"\d{4}-\d\d(?:-\d\d)?(?:[T ].*)?")
@@ -40,6 +44,7 @@ _FROM_TO: Final = re.compile(
     r"(?<!\w)from\s+(?P<old>\S+(?:\s\S+){0,3}?)\s+to\s+(?P<new>\S+(?:\s\S+){0,3}?)(?=[\s.,;:!?)]|$)",
     re.IGNORECASE,
 )
+_AHEAD: Final = re.compile(r"(?<!\w)(?:will|going\s+to|gonna|shall)(?!\w)", re.IGNORECASE)
 _MORE: Final = 1
 """Words that a name may have more than another one for the same."""
 _STATES: Final = (EventKind.RESULT, EventKind.OTHER, EventKind.CALL)
@@ -47,11 +52,12 @@ _STATES: Final = (EventKind.RESULT, EventKind.OTHER, EventKind.CALL)
 
 
 class Stated(NamedTuple):
-    """A value of a thing, the event that says it, and when that was."""
+    """A value of a thing, the event that says it, when that was, and the value until then."""
 
     value: str
     node_id: str
     at: str
+    former: str = ""
 
 
 def is_former(plan: Plan) -> bool:
@@ -66,7 +72,7 @@ def is_as_found(plan: Plan) -> bool:
 
     A question may name a time, or ask how something went: "which film was used?".
     """
-    if plan.operator is Operator.VALUE_AT or plan.spans:
+    if plan.operator is not Operator.VALUE_AT and plan.spans:
         return True
     in_past = plan.operator is Operator.SEARCH and _IN_PAST.search(plan.timeless) is not None
     return in_past and not (is_former(plan) or is_known_first(plan))
@@ -79,7 +85,7 @@ def is_known_first(plan: Plan) -> bool:
 
 def has_failed(node: Node) -> bool:
     """Whether an event is a failure."""
-    return node.attributes.get("status") in FAILED
+    return is_failed(node.attributes.get("kind"), node.attributes.get("status"))
 
 
 def as_asked(first: Field, plan: Plan, shown: Shown) -> Stated | None:
@@ -94,24 +100,71 @@ def as_asked(first: Field, plan: Plan, shown: Shown) -> Stated | None:
         None: it is asked what it was before, and nothing says that it was ever another.
     """
     told = history(first, plan, shown)
+    if plan.operator is Operator.VALUE_AT:
+        return _as_of(max(span.end_ms for span in plan.spans), told) if plan.spans else told[-1]
+    told = _each_value(told)
     if is_known_first(plan):
         return told[0]
     if not is_former(plan):
-        return told[-1]
-    others = [one for one in told if one.value != told[-1].value]
-    return others[-1] if others else _in_a_sentence(told[-1], plan, shown)
+        ahead = _AHEAD.search(plan.timeless) and _in_a_sentence(told[-1], plan, shown, ahead=True)
+        return ahead or told[-1]
+    later = next((one for one in reversed(told[1:]) if is_said_in(one.value, plan)), told[-1])
+    others = [one for one in told[: told.index(later)] if one.value != later.value]
+    return others[-1] if others else _in_a_sentence(later, plan, shown)
 
 
-def _in_a_sentence(now: Stated, plan: Plan, shown: Shown) -> Stated | None:
-    """What a sentence says, as "the rent goes from 1450 to 1510" does where it is 1510 now."""
+def is_said_in(value: str, plan: Plan) -> bool:
+    """Whether a question says a value: "before it became 400", "before it was a day"."""
+    words = words_in(value.lower())
+    return bool(words) and (
+        {*words} <= {*words_in(plan.timeless.lower())} or value in durations_in(plan.timeless)
+    )
+
+
+def _each_value(told: Sequence[Stated]) -> list[Stated]:
+    """What was stated, with the value before a change that nothing else states."""
+    each: list[Stated] = []
+    for stated in told:
+        if stated.former and (not each or each[-1].value != stated.former):
+            each.append(stated._replace(value=stated.former, former=""))
+        each.append(stated)
+    return each
+
+
+def _as_of(end_ms: int, told: Sequence[Stated]) -> Stated:
+    """What was so before a moment; the first change after it tells, too, what was until then."""
+    end = timestamp_text(end_ms)
+    until = [one for one in told if one.at < end]
+    later = next((one for one in told if one.at >= end), None)
+    changed = later.former if later is not None else ""
+    if later is not None and changed and (not until or until[-1].value != changed):
+        return later._replace(value=changed)
+    return until[-1] if until else told[0]
+
+
+def _in_a_sentence(now: Stated, plan: Plan, shown: Shown, *, ahead: bool = False) -> Stated | None:
+    """What a sentence says, as "the rent goes from 1450 to 1510" does where it is 1510 now.
+
+    Args:
+        now: what is, or what it is to be changed from.
+        plan: of the question.
+        shown: all that may say it.
+        ahead: whether what it will be is asked for, and not what it was.
+    """
     question = telling_stems_of(plan.timeless)
     for node in shown.events.values():
         text = said_by(node, shown)
         for match in _FROM_TO.finditer(text):
-            is_now = match["new"].rstrip(".,;:!?)").lower() == now.value.lower()
+            old, new = match["old"], match["new"].rstrip(".,;:!?)")
+            is_now = _plain(old if ahead else new) == _plain(now.value)
             if is_now and question & telling_stems_of(text):
-                return Stated(match["old"], node.node_id, _at(node))
+                return Stated(new if ahead else old, node.node_id, _at(node))
     return None
+
+
+def _plain(value: str) -> str:
+    """A value in lower case, without what sets thousands apart."""
+    return re.sub(r"(?<=\d),(?=\d{3})", "", value.lower())
 
 
 def history(first: Field, plan: Plan, shown: Shown) -> Sequence[Stated]:
@@ -122,8 +175,8 @@ def history(first: Field, plan: Plan, shown: Shown) -> Sequence[Stated]:
     told = question & stems_of(said_by(record, shown))
     named = identifiers_in(plan.timeless)
     key = None if named else _key(first, record, outcomes.get(record.node_id), plan, shown=shown)
-    stated = {first.node_id: Stated(first.value, first.node_id, _at(record))}
-    if key is None and not (named or (told and plan.operator is Operator.VALUE)):
+    stated = {first.node_id: Stated(first.value, first.node_id, _at(record), first.former)}
+    if key is None and not (named or (told and plan.operator in VALUES)):
         return [*stated.values()]
     for node in shown.events.values():
         if node.node_id in stated or not _states(node, outcomes.get(node.node_id)):
@@ -131,18 +184,21 @@ def history(first: Field, plan: Plan, shown: Shown) -> Sequence[Stated]:
         if key is None and not told <= stems_of(said_by(node, shown)):
             continue
         fields = of_meant_row(fields_of(node, shown), plan.timeless)
-        if key is not None and not any(_is_same(field, key) for field in fields):
+        outcome = outcomes.get(node.node_id)
+        beside = [] if outcome is None else fields_of(outcome, shown)
+        if key is not None and not any(_is_same(field, key) for field in (*fields, *beside)):
             continue
         if (same := _called_alike(first, fields)) is not None:
-            stated[node.node_id] = Stated(same.value, node.node_id, _at(node))
+            stated[node.node_id] = Stated(same.value, node.node_id, _at(node), same.former)
     return sorted(stated.values(), key=attrgetter("at"))
 
 
 def _called_alike(first: Field, fields: Iterable[Field]) -> Field | None:
     """The field of the same name, or else of one with a word more or less: `limit_eur`."""
-    words = frozenset(first.words)
-    alike = [field for field in fields if len(words.symmetric_difference(field.words)) <= _MORE]
-    held = [field for field in alike if words <= {*field.words} or words >= {*field.words}]
+    stems = frozenset(map(stem_in, first.words))
+    told = [(frozenset(map(stem_in, field.words)), field) for field in fields]
+    alike = [(words, field) for words, field in told if len(stems ^ words) <= _MORE]
+    held = [field for words, field in alike if stems <= words or stems >= words]
     return next((field for field in held if field.words == first.words), next(iter(held), None))
 
 
@@ -156,6 +212,9 @@ def _key(
     fields = [*fields_of(record, shown)]
     others = [] if outcome is None else fields_of(outcome, shown)
     of_row = [field for field in fields if not first.row or field.row in ((), first.row)]
+    of_row.sort(
+        key=lambda field: field.row != first.row
+    )  # what it stands beside, then what holds it
     named = (field for field in [*of_row, *others] if field.words != first.words)
     return next((field for field in named if _is_identifier(field)), None) or next(
         (field for field in of_row if field != first and _is_named(field, plan.timeless)), None

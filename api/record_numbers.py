@@ -18,7 +18,7 @@ from api.record_fields import (
     of_meant_row,
     outcomes_of,
 )
-from api.record_history import has_failed
+from api.record_history import has_failed, is_said_in, settled
 from api.record_reading import (
     BESIDE,
     Value,
@@ -28,6 +28,7 @@ from api.record_reading import (
     meaning,
     meanings,
     with_outcome,
+    with_tool,
 )
 from api.retrieval.durations import duration_text
 from api.retrieval.plan import Operator, Plan
@@ -39,6 +40,8 @@ from enrichment.vocabulary import STOP_WORDS, word_set
 _HOW_MANY: Final = re.compile(r"^\W*(?:and\s+)?(?:for\s+)?how\s+many\s+(?!times\b)", re.IGNORECASE)
 
 _NUMBER: Final = re.compile(r"\d{1,15}")
+
+_DECIMAL: Final = re.compile(r"\d{1,15}(?:\.\d+)?")
 
 _COUNTS: Final = frozenset(("count", "quantity", "qty"))
 """Names of fields that say how many of what the record is about."""
@@ -220,21 +223,49 @@ def how_much(stuff: str | None, amounts: Sequence[Field], plan: Plan) -> Field |
     return called(meanings("amount"), amounts, plan) or _amount_done(plan, amounts)
 
 
+def _is_asked(word: str, question: frozenset[str]) -> bool:
+    """Whether a question has a word of a name, or what it is made of: `monthly` is a month."""
+    return stem_in(word) in question or any(
+        len(stem) >= _SHORTEST_UNIT and word == f"{stem}ly" for stem in question
+    )
+
+
+_SHORTEST_UNIT: Final = 4
+
+
 def _amount_done(plan: Plan, amounts: Iterable[Field]) -> Field | None:
     """How much of what was done: `freed_gb: 38` says how much was freed, `spent_eur` was spent."""
     question = telling_stems_of(plan.timeless)
     for field in amounts:
-        shared = sum(stem_in(word) in question for word in field.words)
+        shared = sum(_is_asked(word, question) for word in field.words)
         if shared and shared >= len(field.words) - BESIDE and not is_echo(field, plan.timeless):
             return field
     return None
 
 
+_KEPT: Final = re.compile(
+    r"^\W*(?:and\s+)?how\s+long\s+(?:do|does|did|is|are|was|were|will|has|have)\s.*?"
+    r"(?<!\w)(?:holds?|held|keep|kept|cached?|stored?|retain(?:ed)?|lives?|valid|waits?)(?!\w)",
+    re.IGNORECASE,
+)
+"""How long something is kept is a setting, and not how long an act took."""
+_KEEPING: Final = word_set("ttl retention lifetime validity expiry timeout age keep cache")
+"""Stand in the name of a field that says how long something is kept."""
+
+
+def asks_how_long_kept(plan: Plan) -> bool:
+    """Whether a question asks how long something is kept: no act lasted as long."""
+    return _KEPT.match(plan.timeless) is not None
+
+
 def lasted(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
     """How long it took by the record of what the question is about: `minutes: 112`.
 
-    Or by what came of the call that it is about. That counts more than when events were told.
+    Or by what came of the call that it is about. That counts more than when events were told. How
+    long something is kept says `ttl: 300`.
     """
+    if asks_how_long_kept(plan):
+        return as_it_is_asked(_keeping(plan, shown), plan, shown)
     if plan.operator is not Operator.TIME:
         return None
     identifiers = identifiers_in(plan.timeless)
@@ -245,6 +276,25 @@ def lasted(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
             if (ms := duration_ms(field)) is not None:
                 return Value(duration_text(round(ms)), [node.node_id, *evidence])
     return None
+
+
+def _keeping(plan: Plan, shown: Shown) -> Field | None:
+    """How long something is kept, by the newest record of it; that which the question names first.
+
+    Its tool or what it says has a word of the question.
+    """
+    question = telling_stems_of(plan.timeless)
+    told = [
+        (
+            (is_said_in(field.value, plan), bool(field.former), node.provenance.occurred_at or ""),
+            field,
+        )
+        for node in settled(shown)
+        if question & stems_of(with_tool(node, shown))
+        for field in fields_of(node, shown)
+        if not _KEEPING.isdisjoint(field.words) and _DECIMAL.fullmatch(field.value)
+    ]
+    return max(told, key=itemgetter(0))[1] if told else None
 
 
 def how_many(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:

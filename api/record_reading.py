@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from api.record_fields import (
+    ENDS,
     Field,
     Shown,
     fields_of,
@@ -17,11 +19,11 @@ from api.record_fields import (
     outcomes_of,
     said_by,
 )
-from api.record_history import as_asked, has_failed, is_as_found
+from api.record_history import as_asked, has_failed, is_as_found, is_former
 from api.retrieval.plan import Operator, Plan
 from api.retrieval.story_terms import VALUES
 from api.schemas import Node
-from enrichment.stems import stem_in, stems_of, telling_stems_of, words_in
+from enrichment.stems import same_root, stem_in, stems_of, telling_stems_of, words_in
 from enrichment.vocabulary import STOP_WORDS
 
 
@@ -38,6 +40,7 @@ _SAME: Final = {
         *(("state", "status"), ("total", "amount"), ("price", "amount"), ("cost", "amount")),
         *(("sum", "amount"), ("fee", "amount"), ("celsius", "temperature"), ("percent", "level")),
         *(("fahrenheit", "temperature"), ("kelvin", "temperature")),
+        *(("on", "date"), ("at", "date")),
     )
 }
 """Words of which records have one or the other."""
@@ -52,6 +55,9 @@ _NEARLY: Final = 0.75
 
 _NEARLY_BESIDE: Final = 0.5
 """The same for what happened in its session."""
+
+HALF: Final = 0.5
+"""Share of the words that say what is asked about which an event of it says at least."""
 
 _OF_NEARLY: Final = VALUES | {Operator.SEARCH, Operator.ACTOR}
 
@@ -69,14 +75,15 @@ def as_it_is_asked(field: Field | None, plan: Plan, shown: Shown) -> Value | Non
 def called(wanted: frozenset[str], fields: Iterable[Field], plan: Plan) -> Field | None:
     """The field of that name, or whose name is part of it, or holds it; the first of the best.
 
-    What the question says itself is no answer to it.
+    What the question says itself is no answer to it, unless it asks what was so before that.
     """
     best: Field | None = None
     most = 0
     for field in fields if wanted else ():
         key = frozenset(map(meaning, field.words))
         is_called = key <= wanted or (wanted <= key and len(key) <= len(wanted) + BESIDE)
-        if is_called and len(key & wanted) > most and not is_echo(field, plan.timeless):
+        is_asked = is_former(plan) or not is_echo(field, plan.timeless)
+        if is_called and len(key & wanted) > most and is_asked:
             best, most = field, len(key & wanted)
     return best
 
@@ -94,11 +101,23 @@ def meaning(word: str) -> str:
 
 def saying_as_much(first: Node, plan: Plan, shown: Shown) -> Iterator[Node]:
     """The first events which say all that one of them says of a question, and did not fail."""
-    told = telling_stems_of(plan.timeless) & stems_of(said_by(first, shown))
+    told = telling_stems_of(plan.timeless) & stems_of(with_tool(first, shown))
     outcomes = outcomes_of(shown.events)
     for node in islice(shown.events.values(), FIRST_EVENTS):
-        if _worked(node, outcomes) and told <= stems_of(said_by(node, shown)):
+        if _worked(node, outcomes) and told <= stems_of(with_tool(node, shown)):
             yield node
+
+
+def says_half(plan: Plan, node: Node, shown: Shown) -> bool:
+    """Whether an event, or its tool's name, has half of the words that say what is asked about."""
+    topic = telling_stems_of(plan.topic)
+    return len(topic & stems_of(with_tool(node, shown))) >= HALF * len(topic)
+
+
+def with_tool(node: Node, shown: Shown) -> str:
+    """What an event says, and the words of its tool's name."""
+    tool = (node.attributes.get("tool_name") or "").replace("_", " ").replace(".", " ")
+    return f"{tool} {said_by(node, shown)}"
 
 
 def asked_fields(plan: Plan, evidence: list[str], shown: Shown) -> Iterator[Field]:
@@ -121,9 +140,14 @@ def asked_records(plan: Plan, evidence: list[str], shown: Shown) -> Iterator[Nod
     outcomes = outcomes_of(events)
     same = [node for node in events.values() if node is not first and _whose(node) == _whose(first)]
     if identifiers := identifiers_in(plan.timeless):
-        about = [*holding(identifiers, shown)]
+        about = [*with_outcomes(holding(identifiers, shown), outcomes)]
     elif plan.operator in _OF_NEARLY:
-        about = [node for node in islice(events.values(), FIRST_EVENTS) if _is_near(node, first)]
+        numbers = set(filter(str.isdigit, words_in(plan.timeless)))
+        about = [
+            node
+            for node in islice(events.values(), FIRST_EVENTS)
+            if _is_near(node, first) and numbers.issubset(words_in(said_by(node, shown)))
+        ]
     else:
         about = []
     met: set[str] = set()
@@ -133,9 +157,60 @@ def asked_records(plan: Plan, evidence: list[str], shown: Shown) -> Iterator[Nod
         met.add(node.node_id)
 
 
+def with_outcomes(nodes: Iterable[Node], outcomes: Mapping[str, Node]) -> Iterator[Node]:
+    """Events, of calls with what came of them: that need not say again what it is of."""
+    for node in nodes:
+        yield node
+        if node.node_id in outcomes:
+            yield outcomes[node.node_id]
+
+
 def _worked(node: Node, outcomes: Mapping[str, Node]) -> bool:
     """Whether neither an event nor what came of it is a failure."""
     return not (has_failed(node) or has_failed(outcomes.get(node.node_id, node)))
+
+
+BY: Final = frozenset(("by", "to"))
+"""Ends the name of a field that says who: `approved_by`, `assigned_to`."""
+
+WHOEVER: Final = re.compile(r"\w{3,}(?:ee|er|or)")
+"""A name of a field that says who: `assignee`, `approver`."""
+
+
+def of_what(
+    plan: Plan,
+    evidence: list[str],
+    shown: Shown,
+    *,
+    marks: frozenset[str],
+    form: re.Pattern[str],
+) -> Field | None:
+    """The first field that says who or when of what is asked, as `approved_by` does of approving.
+
+    Args:
+        plan: of the question.
+        evidence: ids of the events that prove the answer.
+        shown: what is shown.
+        marks: words of a name that say who, or when.
+        form: of the value.
+    """
+    topic = stems_of(plan.topic)
+    for field in asked_fields(plan, evidence, shown):
+        if plan.operator is Operator.TIME and ENDS.issuperset(field.words):
+            continue  # "to" and "from" in a question are not of a stretch
+        of_what = [stem_in(w) for w in field.words if w not in marks] or [*field.words]
+        is_meant = all(_is_meant(one, topic) for one in of_what)
+        marked = plan.operator is Operator.TIME or field.words[-1] in marks
+        marked |= WHOEVER.fullmatch(field.words[-1]) is not None
+        if is_meant and marked and form.fullmatch(field.value):
+            return field
+    return None
+
+
+def _is_meant(name: str, topic: frozenset[str]) -> bool:
+    """Whether a name is a word of a question in any form: who owns something is its owner."""
+    forms = {f"{one}{ending}" for one in topic for ending in ("", "er", "or")}
+    return name in forms or any(same_root(name, one) for one in topic)
 
 
 def with_outcome(evidence: list[str], shown: Shown) -> list[Node]:
@@ -143,6 +218,14 @@ def with_outcome(evidence: list[str], shown: Shown) -> list[Node]:
     both = [shown.events.get(event_id) for event_id in evidence[:1]]
     both += [outcomes_of(shown.events).get(event_id) for event_id in evidence[:1]]
     return [node for node in both if node is not None]
+
+
+def with_call(told: list[Node], shown: Shown) -> list[Node]:
+    """Some events, and of each outcome among them the call that it came of."""
+    outcomes = outcomes_of(shown.events)
+    ids = {node.node_id for node in told}
+    calls = [shown.events.get(call) for call, outcome in outcomes.items() if outcome.node_id in ids]
+    return [*told, *(call for call in calls if call is not None and call.node_id not in ids)]
 
 
 def _is_near(node: Node, first: Node) -> bool:

@@ -10,15 +10,18 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from api.comparisons import compared, foremost
+from api.record_days import is_no_time
 from api.record_fields import Shown, fields_of, said_by, summary_of
 from api.record_history import has_failed
-from api.record_numbers import counted
-from api.record_values import brought_up_to_date, each_of, value_of
+from api.record_numbers import asks_how_long_kept, counted
+from api.record_reading import says_half
+from api.record_values import brought_up_to_date, each_of, lacks_number, value_of
 from api.retrieval.intent import PERSONAL
 from api.retrieval.narrative import AnswerHead
-from api.retrieval.plan import Operator
+from api.retrieval.plan import Operator, Plan
 from api.retrieval.promises import promised_in
 from api.retrieval.story_result import StoryAnswer
+from api.retrieval.story_terms import VALUES
 from api.schemas import Answer, AtlasResponse, Edge, Node, PlanReport
 from api.spoken_answers import is_said, said_first, said_time
 from enrichment.event_kinds import EventKind
@@ -88,23 +91,25 @@ def answer_of(
     return compares or _told(story, response, summary, shown, zone=zone)
 
 
-_PROVED_BY_ONE: Final = (Operator.ACTOR, Operator.VALUE)
+_PROVED_BY_ONE: Final = (*VALUES, Operator.ACTOR)
 
 
-def proof_first(nodes: Sequence[Node], answer: Answer, operator: Operator) -> list[Node]:
+def proof_first(nodes: Sequence[Node], answer: Answer, plan: Plan) -> list[Node]:
     """The nodes of an answer, the one that says who it was or what is so before other events.
 
     It is as relevant as the one that stood there.
     """
     told = [*nodes]
-    moves = operator in _PROVED_BY_ONE and answer.type not in ("list", "count")
     proof = answer.evidence[0] if answer.evidence else None
-    if not moves or proof not in {node.node_id for node in told}:
+    if proof not in {node.node_id for node in told} or answer.type in ("list", "count"):
         return told
     place = next(place for place, node in enumerate(told) if node.node_id == proof)
     node = told[place]
     first = next(one for one, other in enumerate(told) if other.type == node.type)
-    if place <= first:
+    by_one = plan.operator in _PROVED_BY_ONE
+    by_record = is_no_time(plan) or plan.operator is Operator.SEARCH
+    among_records = not (is_said(told[first]) and is_said(node))
+    if place <= first or not (by_one or (by_record and among_records)):
         return told
     before = told[first].scores
     scores = dataclasses.replace(
@@ -122,7 +127,7 @@ def _told(
     *,
     zone: tzinfo,
 ) -> Answer:
-    value, evidence, events = story.value, story.evidence, shown.events
+    value, evidence, events = _of_story(story), story.evidence, shown.events
     if value is None and summary is not None:
         value = summary
     promised = story.plan.operator is Operator.PROMISE and story.type == "list"
@@ -147,8 +152,28 @@ def _told(
     if value is None and evidence and (head := events.get(evidence[0])) is not None:
         told = _with_causes(story, head, shown, response.edges)
         evidence = list(dict.fromkeys([*(node.node_id for node in told), *evidence[1:]]))
-        value = " \u2190 ".join(filter(None, map(summary_of, told))) or None
+        value = _summarised(story, told, shown)
     return Answer(type=story.type, value=value, evidence=evidence[:MAX_EVIDENCE])
+
+
+def _summarised(story: StoryAnswer, told: Sequence[Node], shown: Shown) -> str | None:
+    """What events say in a sentence each; a record as a whole is neither a name nor a day.
+
+    A value it is where it says half of what is asked about at least.
+    """
+    if lacks_number(story.plan, told[0], shown):
+        return None
+    is_record = not is_said(told[0])
+    if is_record and (story.plan.operator in _SAID_OF_WHOM or asks_how_long_kept(story.plan)):
+        return None
+    if is_record and story.plan.operator in VALUES and not says_half(story.plan, told[0], shown):
+        return None
+    return " \u2190 ".join(filter(None, map(summary_of, told))) or None
+
+
+def _of_story(story: StoryAnswer) -> Any:
+    """What stories say; when something was told is no answer to when it is to be."""
+    return None if is_no_time(story.plan) else story.value
 
 
 def _said_when(

@@ -62,13 +62,13 @@ _SHORTEST_OBJECT: Final = 3
 def of_tool(name: str) -> tuple[frozenset[str], frozenset[str]]:
     """Stems of the verb of a tool, and of all its words."""
     return frozenset((stem_in(first_word(name)),)), frozenset(
-        map(stem_in, words_in(_apart(name).lower()))
+        map(stem_in, words_in(apart(name).lower()))
     )
 
 
 def of_type(name: str) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
     """Stems of the words of a type that say what happened, of the others, and what is asked for."""
-    words = words_in(_apart(name).lower())
+    words = words_in(apart(name).lower())
     verbs = {base(stem_in(word)) for word in words[1:] or words}
     others = frozenset(map(stem_in, words[:-1]))
     nouns = frozenset(f"{stem_in(word)}-" for word in words[:-1])
@@ -78,7 +78,7 @@ def of_type(name: str) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
     return frozenset(verbs), others, asked_for
 
 
-def _apart(name: str) -> str:
+def apart(name: str) -> str:
     """A name in camel case with its words apart."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name)
 
@@ -101,7 +101,7 @@ def _same(verb: str) -> str:
 
 def first_word(tool: str) -> str:
     """The word of a tool's name that says what it does; empty: it has none."""
-    words = words_in(_SEGMENT.split(_apart(tool))[-1].lower())
+    words = words_in(_SEGMENT.split(apart(tool))[-1].lower())
     return words[0] if words else ""
 
 
@@ -112,7 +112,7 @@ def is_reader(tool: str) -> bool:
 
 def objects_of(tool: str) -> list[str]:
     """The words of a tool's name that say what it is done to: those that are no verbs."""
-    words = words_in(_SEGMENT.split(_apart(tool))[-1].lower())
+    words = words_in(_SEGMENT.split(apart(tool))[-1].lower())
     return [
         word
         for word in dict.fromkeys(words)

@@ -127,9 +127,9 @@ def event_kind(event: Event, content: Any = None) -> EventKind:
     )
 
 
-def is_failed(kind: EventKind, status: str | None) -> bool:
+def is_failed(kind: str | None, status: str | None) -> bool:
     """Whether an event of that kind and status tells that something went wrong."""
-    return kind is EventKind.FAILURE or status in FAILED
+    return kind == EventKind.FAILURE or status in FAILED
 
 
 def is_of_tool(event_type: str, tool_name: str | None) -> bool:

@@ -43,6 +43,7 @@ from api.schemas import Bound
 from api.services import Deadline, ReadContext
 from consolidation.decay import DecayWeights
 from consolidation.summary_payloads import summary_ids_seen
+from enrichment.event_kinds import EventKind
 from pipelines.columns.reads import Beside, Wanted
 from pipelines.columns.records import Standings
 from pipelines.graph.reader import GraphRead
@@ -65,6 +66,8 @@ MAX_REACHED: Final = 600
 """Events that the walk has met, among which those are looked for."""
 MAX_TEXTS: Final = 10
 """Events of which all is read that they say."""
+MAX_RECORDS: Final = 50
+"""Events of which it is read where they are no messages: several records are a thing's history."""
 _INTENTS: Final = {**PERSONAL, Operator.CAUSE: "why"}
 """What who asks an operator's questions wants to know."""
 
@@ -367,7 +370,12 @@ class Retrieval:
         if page.story is None or page.story.plan.operator not in OF_TEXTS:
             return {}
         ids = [ranked.node_id for ranked in page.ranking if ranked.node_id in page.nodes]
-        chosen = [own_id for own_id in ids if is_event(own_id)][:MAX_TEXTS]
+        events = [own_id for own_id in ids if is_event(own_id)][:MAX_RECORDS]
+        chosen = [
+            own_id
+            for place, own_id in enumerate(events)
+            if place < MAX_TEXTS or page.nodes[own_id].properties.get("kind") != EventKind.MESSAGE
+        ]
         try:
             return self._context.read(
                 self._reader, lambda graph: EventReads(graph, scope).texts(chosen)

@@ -83,6 +83,26 @@ SESSIONS: Final[tuple[Told, ...]] = (
         ),
     ),
     (
+        *("pond", 5.5, None, "pond-agent"),
+        (
+            *(
+                step
+                for litres in range(20, 48, 2)
+                for step in _calls(
+                    "tune_pump",
+                    {"pump": "PU-4", "flow_limit": {"old": litres, "new": litres + 2}},
+                    pump="PU-4",
+                )
+            ),
+            *_calls("set_quiet_time", {"device": "PU-4", "from": {"old": "21:00", "new": "22:00"}}),
+            *_calls("page_keeper", error="nobody answered", notice="NO-9"),
+            *_calls("pass_notice", {"acknowledged_by": "Rui Sa"}, notice="NO-9"),
+            *_calls(
+                "ask_chief", {"decision": "refused", "by": "Ines Tobin"}, wish="drain the pond"
+            ),
+        ),
+    ),
+    (
         *("gift", 5.0, "ilja", "garden-agent"),
         (
             said_by_user("Send the neighbours a basket of plums, please."),
@@ -114,6 +134,12 @@ def edition() -> Iterator[Edition]:
         ("*", "What temperature is the fern house set to?", "14"),
         ("*", "What temperature was the fern house set to before?", "17"),
         ("*", "Which alarms are still open?", ["LA-3"]),
+        ("*", "What is the flow limit of pump PU-4?", "48"),
+        ("*", "What was the flow limit of pump PU-4 before it became 40?", "38"),
+        ("*", "What was the flow limit of pump PU-4 originally?", "20"),
+        ("*", "PU-4 flow limit", "48"),
+        ("*", "Who acknowledged NO-9?", "Rui Sa"),
+        ("*", "Who turned down draining the pond?", "Ines Tobin"),
     ],
 )
 def test_a_thing_is_what_its_newest_record_says(

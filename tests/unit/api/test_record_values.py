@@ -194,6 +194,23 @@ def test_what_is_now_is_told_apart_from_how_it_went(question: str, value: str) -
     assert read(question, given) == value
 
 
+def test_what_will_be_is_what_somebody_says_that_it_goes_to() -> None:
+    paid = node("paid", tool="pay_rent", at=DAYS[1])
+    said = node("said", kind="message", at=DAYS[0])
+    given = shown(
+        (paid, "kiln: east\nrent: 1180"), (said, "The rent goes from 1,180 to 1,342, ouch.")
+    )
+    assert read("What is the rent of the kiln east going to be?", given) == "1,342"
+    assert read("What is the rent of the kiln east?", given) == "1180"
+
+
+def test_one_and_several_of_a_name_are_the_same_field() -> None:
+    old = node("old", tool="get_gate", at=DAYS[0])
+    new = node("new", tool="set_gate", at=DAYS[1])
+    given = shown((old, "gate: G-1\nseals: S-7"), (new, "gate: G-1\nseal: S-9"))
+    assert read("What is the seal of gate G-1?", given) == "S-9"
+
+
 def test_how_many_there_are_is_not_how_many_were_ordered() -> None:
     order = node("order", tool="order_bulbs")
     count = node("count", tool="list_shelf")
@@ -264,3 +281,194 @@ def test_of_several_acts_each_value_is_told_once() -> None:
     assert each_of(plan, ["a", "gone"], given) == []
     of_a_time = plan_of("Which things took place between 22 November and 23 November?", 0)
     assert each_of(of_a_time, ["a", "b"], given) == []
+
+
+@pytest.mark.parametrize(
+    ("question", "value"),
+    [
+        ("When is the pruning of the pear trees?", "2031-05-02T08:00"),
+        ("From which day does the pruning of the pear trees start?", "2031-05-02T08:00"),
+        ("What date is the pruning of the pear trees?", "2031-05-02T08:00"),
+        ("Until when is the pruning of the pear trees?", "2031-05-04T18:00"),
+        ("When does the pruning of the pear trees end?", "2031-05-04T18:00"),
+        ("When is the harvest of the plum trees?", None),
+    ],
+)
+def test_of_a_stretch_the_beginning_says_when_it_is(question: str, value: str | None) -> None:
+    text = "visit: pruning\ntrees: pear\nslot.end: 2031-05-04T18:00\nslot.start: 2031-05-02T08:00"
+    assert read(question, shown((node("one", tool="book_visit"), text))) == value
+
+
+@pytest.mark.parametrize(
+    ("question", "value"),
+    [
+        ("When does my aunt's ferry come in?", "Ruta sails in on Friday the 4th at 21:15."),
+        ("What date was my move set for?", "I'm moving on the 21st."),
+        ("When does the circus come?", None),
+        ("When does the museum open?", None),  # somebody asked that
+        ("On what day was the move set to Friday?", None),  # it is the day of an act
+    ],
+)
+def test_when_something_will_be_somebody_may_have_said(question: str, value: str | None) -> None:
+    said = (
+        (node("one", tool="get_account"), "account: 7\nsince: 2026-01-01"),
+        (node("two", "message"), "Ruta sails in on Friday the 4th at 21:15. She is my aunt."),
+        (node("five", "message", at=DAYS[2]), "Does the museum open on Monday?"),
+        (node("three", "message", at=DAYS[0]), "Hello. I'm moving on the 21st."),
+        (node("four", "message", at=DAYS[1]), "Please move the fair to the 14th."),
+    )
+    assert read(question, shown(*said)) == value
+
+
+def of_one_session(*told: tuple[Node, str]) -> Shown:
+    for one, _ in told:
+        one.provenance = partly(
+            NodeProvenance,
+            session_id="s",
+            occurred_at=one.provenance.occurred_at,
+            agent_id=one.attributes["speaker"] or "bot",
+        )
+    return shown(*told)
+
+
+@pytest.mark.parametrize(
+    ("question", "who"),
+    [
+        ("Who turned down the lift?", "Ines Tobin"),
+        ("Who said no to the lift?", "Ines Tobin"),
+        ("Who rejected the lift?", "Ines Tobin"),
+        ("Who approved the lift?", None),
+    ],
+)
+def test_who_refused_is_named_by_the_record_of_it(question: str, who: str | None) -> None:
+    asks = node("asks", "message", speaker="omar")
+    answer = node("answer", tool="ask_chief")
+    given = of_one_session(
+        (asks, "lift the crate please"), (answer, "by: Ines Tobin\ndecision: refused")
+    )
+    assert read(question, given) == who
+
+
+def test_who_refused_somebody_may_tell() -> None:
+    asks = node("asks", "message", speaker="omar")
+    told = node("told", "message", speaker="bot")
+    given = of_one_session((asks, "lift it"), (told, "Ines said no, Monday is soon enough."))
+    assert read("Who turned down the lift?", given) == "Ines"
+    assert read("Who approved the lift?", given) is None
+    for text in ("I said no.", "The lift refused it.", "Lift declined: too heavy"):
+        given = of_one_session((asks, "lift it"), (told, text))
+        assert read("Who turned down the lift?", given) is None
+    given = of_one_session((asks, "lift it"), (told, "I said no."))
+    assert read("Who turned down the lift?", given) is None
+
+
+def test_a_refusal_of_something_else_is_not_of_what_is_named() -> None:
+    asked = node("asked", "call", "ask_chief", at=DAYS[0])
+    answer = node("answer", tool="ask_chief", at=DAYS[1])
+    answer.attributes["parent_event_id"] = "asked"
+    other = node("other", tool="ask_guard", at=DAYS[2])
+    told = ((asked, "crate: C-7"), (answer, "by: Ines Tobin\ndecision: refused"))
+    given = of_one_session((other, "by: Rui Sa\ndecision: refused"), *told)
+    assert read("Who turned down C-7?", given) == "Ines Tobin"
+    assert read("Who turned down C-8?", given) is None
+    version = of_one_session((other, "by: Rui Sa\ndecision: refused"), *told)
+    version.texts["asked"] = "part: 4.18.1"  # type: ignore[index]
+    assert read("Who turned down 4.18.1?", version) == "Ines Tobin"
+
+
+def test_who_handed_it_over_is_the_only_one_who_says_so() -> None:
+    first = (node("first", "message", speaker="omar"), "the kiln is broken")
+    gave = (node("gave", "message", speaker="desk"), "Handed over to the night shift as K-2.")
+    also = (node("also", "message", speaker="gate"), "I've passed your letter on to Rui.")
+    assert read("Who passed the broken kiln on to the night shift?", shown(first, gave)) == "desk"
+    assert read("Who passed the broken kiln on?", shown(first, gave, also)) is None
+    assert read("Who passed the broken kiln on?", shown(first)) is None
+
+
+def test_who_said_yes_in_their_own_words_between_refusal_and_success() -> None:
+    times = [f"2026-01-01T00:0{minute}:00.000Z" for minute in range(6)]
+    call, refused, asks, yes, late, done = (
+        node("call", "call", "lift", at=times[0]),
+        node("refused", "failure", "lift", at=times[1]),
+        node("asks", "message", speaker="bot", at=times[2]),
+        node("yes", "message", speaker="ines", at=times[3]),
+        node("late", "message", speaker="omar", at=times[5]),
+        node("done", tool="lift", at=times[4]),
+    )
+    told = [
+        (call, "crate: C-7"),
+        (refused, "too heavy"),
+        (asks, "Ok, I need a yes."),
+        (yes, "Approved from my side. Do it."),
+        (late, "Fine."),
+        (done, "state: lifted"),
+    ]
+    assert read("Who gave the OK for the lift of C-7?", of_one_session(*told)) == "ines"
+    assert read("Who lifted C-7?", of_one_session(*told)) is None
+    told[3] = (yes, "I will look at it tomorrow.")
+    assert read("Who gave the OK for the lift of C-7?", of_one_session(*told)) is None
+
+
+def test_what_came_of_a_call_need_not_say_again_what_it_is_of() -> None:
+    call = node("call", "call", "escalate", at=DAYS[0])
+    outcome = node("outcome", tool="escalate", at=DAYS[1])
+    outcome.attributes["parent_event_id"] = "call"
+    first = node("first", tool="ring", at=DAYS[0])
+    given = shown(
+        (first, "alarm: AL-7\nrang: yes"), (call, "alarm: AL-7"), (outcome, "sealed_by: Rui Sa")
+    )
+    assert read("Who sealed AL-7?", given) == "Rui Sa"
+
+
+@pytest.mark.parametrize(
+    ("question", "who"),
+    [
+        ("Who is on watch right now?", "Rui Sa"),
+        ("Who's on watch?", "Rui Sa"),
+        ("Who is on the roof?", None),
+    ],
+)
+def test_who_it_is_now_says_the_newest_record(question: str, who: str | None) -> None:
+    given = shown(
+        (node("said", "message"), "watch the kiln"),
+        (node("old", tool="set_watch", at=DAYS[0]), "on_watch_now: Lina Bo"),
+        (node("new", tool="set_watch", at=DAYS[1]), "on_watch_now: Rui Sa"),
+    )
+    assert read(question, given) == who
+
+
+def test_which_agent_did_it_is_told_by_the_act_that_has_the_numbers() -> None:
+    told = (
+        (node("up", tool="set_heat", at=DAYS[1]), "kiln: east\nheat.from: 12\nheat.to: 30"),
+        (node("look", tool="get_heat", at=DAYS[0]), "kiln: east\nheat: 12"),
+        (node("down", tool="set_heat", at=DAYS[0]), "kiln: east\nheat.from: 40\nheat.to: 12"),
+    )
+    for (one, _), agent in zip(told, ("day", "eye", "night"), strict=True):
+        one.provenance = partly(
+            NodeProvenance, session_id=agent, occurred_at=DAYS[0], agent_id=agent
+        )
+    given = shown(*told)
+    assert read("Which agent brought the heat of the kiln east to 12?", given) == "night"
+    assert read("Which agent brought the heat of the kiln east to 13?", given) is None
+    assert read("Which agent looked at the kiln east?", given) is None
+
+
+def test_how_much_is_never_of_another_number() -> None:
+    tickets = node("tickets", tool="find_tickets")
+    given = shown((node("said", "message"), "plan 50 is 520 a month"), (tickets, "total: 6"))
+    assert read("What does plan 200 cost?", given) is None
+    limit = shown((node("limit", tool="set_limit"), "agent: bot\nloan_limit.new: 3"))
+    assert read("How much may the bot loan?", limit) is None  # no value before it: no change
+    limit = shown((node("limit", tool="set_limit"), "agent: bot\nloan_limit: 3"))
+    assert read("How much may the bot loan?", limit) == "3"
+
+
+def test_how_much_a_month_is_what_is_monthly() -> None:
+    given = shown((node("one", tool="set_rent"), "tenant: Riel\nmonthly_net: 520\nrooms: 3"))
+    assert read("What does Riel pay us a month?", given) == "520"
+
+
+def test_a_failure_that_has_no_status_is_one() -> None:
+    failed = node("failed", kind="failure", tool="order")
+    given = shown((failed, "price: 7"), (node("said", "message"), "order it"))
+    assert read("How much did the lid cost?", given) is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from api.retrieval.plan import Operator, plan_of
+from api.retrieval.plan import plan_of
 from api.retrieval.story_result import StoryAnswer
 from api.schemas import Answer, AtlasResponse, Edge, Meta, Node, NodeProvenance, Scores
 from api.verdict import NONE_KNOWN, answer_head, answer_of, proof_first
@@ -76,23 +76,24 @@ def test_what_proves_who_it_was_stands_before_other_events() -> None:
         scored("other", EVENT.label, 0.1),
     ]
 
-    def order(operator: Operator, kind: Any, *evidence: str) -> list[tuple[str, float]]:
+    def order(question: str, kind: Any, *evidence: str) -> list[tuple[str, float]]:
         answer = Answer(type=kind, value="Ines", evidence=list(evidence))
-        told = proof_first(nodes, answer, operator)
+        told = proof_first(nodes, answer, plan_of(question, 0))
         return [(node.node_id, node.scores.rank_score) for node in told]
 
+    who, moved = (
+        "Who approved it?",
+        [("person", 0.9), ("grant", 0.8), ("call", 0.8), ("other", 0.1)],
+    )
     as_before = [(node.node_id, node.scores.rank_score) for node in nodes]
-    assert order(Operator.ACTOR, "value", "grant", "call") == [
-        ("person", 0.9),
-        ("grant", 0.8),
-        ("call", 0.8),
-        ("other", 0.1),
-    ]
-    assert order(Operator.ACTOR, "list", "grant") == as_before
-    assert order(Operator.TIME, "value", "grant") == as_before
-    assert order(Operator.ACTOR, "value", "call") == as_before
-    assert order(Operator.ACTOR, "value", "elsewhere") == as_before
-    assert order(Operator.ACTOR, "value") == as_before
+    assert order(who, "value", "grant", "call") == moved
+    assert order("When is the loan due?", "value", "grant") == moved
+    assert order("How much may the agent lend?", "value", "grant") == moved
+    assert order(who, "list", "grant") == as_before
+    assert order("When was the loan approved?", "value", "grant") == as_before
+    assert order(who, "value", "call") == as_before
+    assert order(who, "value", "elsewhere") == as_before
+    assert order(who, "value") == as_before
 
 
 def test_why_without_a_cause_names_what_happened() -> None:
@@ -169,9 +170,36 @@ def test_a_value_is_the_field_that_is_asked_for() -> None:
     for question, value in (
         ("What is the tracking number of order A-1?", "JD0146"),
         ("What is order A-1's carrier?", "DHL"),
-        ("What is the weight of order A-1?", called),
+        ("What is the weight of order A-1?", None),  # a whole record is no weight
     ):
         assert answer_of(story(question), shipped, None).value == value
+
+
+def test_a_whole_record_is_no_day_no_name_and_no_amount() -> None:
+    told = returned("book returned: berth: 12; owner_id: O-7; note: as always")
+    for question in (
+        "When does the regatta begin?",
+        "What date is the regatta?",
+        "Who sailed in the regatta?",
+        "How much did regatta 200 cost?",
+        "How long did the harbour keep the boats?",
+    ):
+        known = answer_of(story(question, evidence=["twice"]), told, None)
+        assert (question, known.value) == (question, None)
+    for question in ("What happened to the berth?", "What is the berth of O-7?"):
+        assert answer_of(story(question), told, None).value is not None
+
+
+def test_when_it_was_told_is_no_answer_to_when_it_will_be() -> None:
+    told = returned("book returned: berth: 12")
+    at = "2026-01-01T00:00:00+00:00"
+    for question, value in (
+        ("When was the berth booked?", at),
+        ("When is the berth free?", None),
+        ("What date was the regatta set for?", None),
+        ("From which day does the regatta run?", None),
+    ):
+        assert answer_of(story(question, value=at, type="value"), told, None).value == value
 
 
 def test_who_and_when_are_what_the_event_itself_records_of_it() -> None:
