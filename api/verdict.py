@@ -166,7 +166,8 @@ def _summarised(story: StoryAnswer, told: Sequence[Node], shown: Shown) -> str |
     is_record = not is_said(told[0])
     if is_record and (story.plan.operator in _SAID_OF_WHOM or asks_how_long_kept(story.plan)):
         return None
-    if is_record and story.plan.operator in VALUES and not says_half(story.plan, told[0], shown):
+    is_value = story.plan.operator in VALUES and not story.plan.guessed
+    if is_record and is_value and not says_half(story.plan, told[0], shown):
         return None
     return " \u2190 ".join(filter(None, map(summary_of, told))) or None
 

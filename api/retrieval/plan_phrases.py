@@ -43,7 +43,10 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
     (
         "actor",
         1.2,
-        (r"^\W*who\s+(?:is|are|was|were)\s+(?:my|our)\s+\w+(?:\s+\w+)?\W*$",),
+        (
+            r"^\W*who(?:['\u2019]?s|\s+(?:is|are|was|were))\s+(?:my|our)\s+\w+(?:\s+\w+)?\W*$",
+            r"^\W*who(?:['\u2019]?s|\s+(?:is|are|was|were))\s+(?:on|in|at|behind|responsible|working|handling|dealing|looking)",
+        ),
     ),
     (
         "similar",
