@@ -19,7 +19,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar, cast
-from zlib import crc32
 
 from pipelines.graph.bulk import BulkFiles, write_files
 from pipelines.graph.memory import MemoryGraph
@@ -35,6 +34,7 @@ from pipelines.local.python_process import step_back
 from pipelines.local.servers import Neo4jServer
 from pipelines.local.services import drop_target, ensure_target
 from pipelines.observe.logs import configure_logging
+from pipelines.operations.ledger_shares import entries_of, share_of, split
 from pipelines.proof.compare import census_differences
 from pipelines.proof.expected import LedgerFold
 from pipelines.proof.report import EVERYTHING, LISTED, ProofReport, StageFinding, described
@@ -74,7 +74,7 @@ class FoldTask:
         stages: names of those that fold, in their order.
         until: of every stage and partition where it ends.
         share: of how many (`shares`) this one is.
-        folder: where the files go.
+        folder: where its entries are, and where the files go.
     """
 
     settings: Settings
@@ -253,6 +253,7 @@ class _Load:
             )
             for share in range(chosen.shares)
         ]
+        split(ledger, until, [task.folder for task in tasks], self._progress)
         total = chosen.shares * sum(one.seq for one in until)
         parts = run(
             tasks,
@@ -421,11 +422,9 @@ def main() -> None:
 
 def fold_share(task: FoldTask, tell: Callable[[int], None]) -> Folded:
     """Fold what a share of the tenants did, and write it as files."""
-    of_share = None
-    if task.shares > 1:
 
-        def of_share(tenant: str) -> bool:
-            return crc32(tenant.encode()) % task.shares == task.share
+    def of_share(tenant: str) -> bool:
+        return share_of(tenant, task.shares) == task.share
 
     with Services(task.settings, loads_models=False) as services:  # most often none has to run
         active = services.active()
@@ -434,6 +433,7 @@ def fold_share(task: FoldTask, tell: Callable[[int], None]) -> Folded:
             [make_fold(STAGES[name], services, active) for name in task.stages],
             policy=PoisonPolicy.of_command(task.settings),
             tenants=of_share,
+            read=lambda _, to: entries_of(task.folder, to.partition, services.ledger.vault),
             progress=lambda done, total, what: tell(done),
         )
         fold.advance(MemoryGraph(), task.until)
