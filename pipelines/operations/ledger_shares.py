@@ -14,10 +14,9 @@ from typing import Final
 from zlib import crc32
 
 from pipelines.ledger.entries import Entry
-from pipelines.ledger.ledger import Ledger
 from pipelines.ledger.sealing import Opener
 from pipelines.local.private_files import open_private
-from pipelines.proof.expected import BLOCK, blocks_between
+from pipelines.proof.expected import BLOCK, ReadLedger, blocks_between
 from pipelines.work.services import Progress
 from projections.identity import START, Position
 from projections.operations import Checkpoint
@@ -31,7 +30,7 @@ def share_of(tenant: str, shares: int) -> int:
 
 
 def split(
-    ledger: Ledger, until: Iterable[Checkpoint], folders: Sequence[Path], progress: Progress
+    ledger: ReadLedger, until: Iterable[Checkpoint], folders: Sequence[Path], progress: Progress
 ) -> None:
     """Write down the entries up to checkpoints of stages that all end there, a folder a share.
 
