@@ -10,18 +10,16 @@ import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final
 from zlib import crc32
 
 from pipelines.ledger.entries import Entry
 from pipelines.ledger.sealing import Opener
 from pipelines.local.private_files import open_private
 from pipelines.proof.expected import BLOCK, ReadLedger, blocks_between
+from pipelines.proof.sums import READING
 from pipelines.work.services import Progress
 from projections.identity import START, Position
 from projections.operations import Checkpoint
-
-READING: Final = "reading the ledger"
 
 
 def share_of(tenant: str, shares: int) -> int:
