@@ -123,6 +123,21 @@ class Member(NamedTuple):
     gone: bool = False
 
 
+class Undecided(NamedTuple):
+    """What the graph says of that about which the batch may give rise to decisions.
+
+    Attributes:
+        entities: those of the batch that the graph has already.
+        namesakes: for each of the others, what it may be the same as, and the cosine of the names.
+        bonds: of the names that the batch shows to be a user's, the users they were joined with
+            before.
+    """
+
+    entities: Set[EntityKey]
+    namesakes: Mapping[EntityKey, Sequence[tuple[KnownEntity, float]]]
+    bonds: Mapping[EntityKey, Sequence[Bond]]
+
+
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What the graph says, read after the checkpoint's lock was taken."""
@@ -140,12 +155,8 @@ class Facts:
     """Whom the batch's events, and the later ones that they concern, are to be joined with."""
     edges: Mapping[EventKey, Mapping[str, float]] = field(default_factory=dict)
     """The SIMILAR_TO that those have to what is before them."""
-    entities: Set[EntityKey] = frozenset()
-    """Those of the batch's entities that the graph has already."""
-    namesakes: Mapping[EntityKey, Sequence[tuple[KnownEntity, float]]] = field(default_factory=dict)
-    """For each of the others, what it may be the same as, and the cosine of the names."""
-    bonds: Mapping[EntityKey, Sequence[Bond]] = field(default_factory=dict)
-    """Of the names that the batch shows to be a user's, the users they were joined with before."""
+    undecided: Undecided | None = None
+    """What decisions are made of; None: the recorded ones are applied, and none is made."""
 
 
 # -- one event alone -------------------------------------------------------------------------------
@@ -349,11 +360,12 @@ def enrich(batch: Sequence[Derived], facts: Facts) -> Operations:
     operations.extend(entities.operations())
     blank = (_tombstone(derived) for derived in batch if derived.event.key in facts.blank)
     operations.on_behalf_of(FORGOTTEN.stage).extend(blank)
-    compared = comparisons(newcomers(present, facts.entities), facts.namesakes)
-    operations.decisions = decisions(compared)
-    shown = wanted_bonds(present, written([*present, *forgotten], facts.stretches))
-    operations.decisions += persons_decided(shown, facts.bonds)
-    operations.questions = compared
+    if facts.undecided is not None:
+        entities_known, namesakes, bonds = facts.undecided
+        compared = comparisons(newcomers(present, entities_known), namesakes)
+        shown = wanted_bonds(present, written([*present, *forgotten], facts.stretches))
+        operations.decisions = [*decisions(compared), *persons_decided(shown, bonds)]
+        operations.questions = compared
     return operations
 
 

@@ -114,7 +114,7 @@ def stage_folds(ledger: FakeLedger, embedder: WordEmbedder | None = None) -> lis
     )
     enriching = StageFold(
         ENRICHMENT,
-        facts,
+        facts.to_apply,
         enrich,
         Deriver(
             embedder or WordEmbedder(), NoWords(), withdrawals=lambda: ledger.vault.withdrawals

@@ -109,6 +109,8 @@ class LedgerFold:
         rules: of the stages that the other graph holds, in their order.
         policy: when an entry is given up.
         tenants: which of them what it says is folded of; None: everything.
+        read: gives the entries between two checkpoints, a transaction's at a time, where somebody
+            has read them before; None: the ledger is read.
         may_lack: whether the ledger may have lost what the other graph has folded; then what is
             left is folded.
         progress: called with done, total and what is being done.
@@ -125,6 +127,7 @@ class LedgerFold:
         *,
         policy: PoisonPolicy = UNBRAKED,
         tenants: Callable[[str], bool] | None = None,
+        read: Callable[[Checkpoint, Checkpoint], Iterable[list[Entry]]] | None = None,
         may_lack: bool = False,
         progress: Progress | None = None,
     ) -> None:
@@ -132,6 +135,7 @@ class LedgerFold:
         self._rules = rules if tenants is None else [_within(tenants, rule) for rule in rules]
         self._policy = policy
         self._tenants = tenants
+        self._read = read or self._read_ledger
         self._may_lack = may_lack
         self._progress = progress or (lambda done, total, what: None)
         self.restart()
@@ -195,23 +199,16 @@ class LedgerFold:
         before = self._reached[key]
         return now is None or now.seq < before.seq or now.generation != before.generation
 
-    def _read(self, at: Checkpoint, to: Checkpoint) -> Iterator[list[Entry]]:
+    def _read_ledger(self, at: Checkpoint, to: Checkpoint) -> Iterator[list[Entry]]:
         """Entries behind one checkpoint, up to another, read once for all stages.
 
         Those of other tenants are left out, but for the last of each list.
         """
         chosen: list[Entry] = []
-        position, seq = at.position, at.seq
-        while seq < to.seq:
-            entries = self._ledger.read(to.partition, position, BLOCK, to.position, after_seq=seq)
-            if [entry.seq for entry in entries] != list(range(seq + 1, seq + 1 + len(entries))):
-                break
-            if not entries:
-                break
+        for entries in blocks_between(self._ledger, at, to):
             last = entries[-1]
-            position, seq = last.position, last.seq
             chosen += [entry for entry in entries if entry is last or self._is_wanted(entry)]
-            if len(chosen) >= BLOCK or seq >= to.seq:
+            if len(chosen) >= BLOCK or last.seq >= to.seq:
                 yield chosen
                 chosen = []
             elif not self._is_wanted(last):
@@ -353,6 +350,19 @@ class LedgerFold:
         keys = returning(self.graph, enriched=self.is_enriched)
         if keys:
             fold_again(self._ledger, self._makers, keys)
+
+
+def blocks_between(ledger: ReadLedger, at: Checkpoint, to: Checkpoint) -> Iterator[list[Entry]]:
+    """Entries behind one checkpoint, up to another, so many at a time, until one is missing."""
+    position, seq = at.position, at.seq
+    while seq < to.seq:
+        entries = ledger.read(to.partition, position, BLOCK, to.position, after_seq=seq)
+        if [entry.seq for entry in entries] != list(range(seq + 1, seq + 1 + len(entries))):
+            return
+        if not entries:
+            return
+        yield entries
+        position, seq = entries[-1].position, entries[-1].seq
 
 
 def _within(tenants: Callable[[str], bool], rules: StageFold) -> StageFold:

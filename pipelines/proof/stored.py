@@ -87,7 +87,7 @@ def _numbers(vector: Any) -> Any:
     """
     if isinstance(vector, numpy.ndarray):
         data = vector.astype("<f8").tobytes()
-    elif isinstance(vector, tuple) and set(map(type, vector)) == {float}:
+    elif isinstance(vector, tuple) and type(vector[0]) is float:  # a list has one type in Neo4j
         data = array("d", vector).tobytes()
     else:
         return vector

@@ -45,7 +45,7 @@ Group = int | SessionKey
 BUCKETS = 4_096
 CHILD_FROM_ENTRIES = 20_000
 """A child's start costs as much as reading some 20,000 entries."""
-_READING = "reading the ledger"
+READING = "reading the ledger"
 _POLL_S = 0.2
 
 
@@ -153,7 +153,7 @@ def add_up(ledger: Ledger, task: Task, progress: Progress) -> LedgerSums:
                     )
                 numbers[group] += number
             done += len(entries)
-            progress(done, task.entries, _READING)
+            progress(done, task.entries, READING)
     return sums
 
 
@@ -213,7 +213,7 @@ class LedgerSide:
             while self._listener.is_alive():
                 self._listener.join(_POLL_S)
                 if self._listener.is_alive():
-                    self._progress(self._done, self._task.entries, _READING)
+                    self._progress(self._done, self._task.entries, READING)
             if self._sums is not None:
                 return self._sums
             self._fall_back("it ended without a result")

@@ -308,15 +308,15 @@ def enrichment_fold(
         memory=lambda: models.memory,
         withdrawals=lambda: vault.withdrawals,
     )
+    facts = EnrichmentFacts(
+        remembered, partitions=services.settings.partitions, upstream=str(stage.upstream)
+    )
     return StageFold(
         stage,
-        EnrichmentFacts(
-            remembered,
-            partitions=services.settings.partitions,
-            upstream=str(stage.upstream),
-        ),
+        facts.to_apply,
         enrich,
         deriver,
+        gather_to_decide=facts.to_decide,
         models=models.names,
         answer=_answers_of(language_model),
         interrupt=None if language_model is None else language_model.close,

@@ -41,6 +41,8 @@ class StageFold:
     Attributes:
         stage: whose row it is.
         gather: reads those facts, in the transaction and under the checkpoint's lock.
+        gather_to_decide: the same and what decisions are made of, where somebody decides; None:
+            nothing more is needed.
         fold: what was derived, and the facts → operations.
         derive: what can be said of each event alone, before the transaction; models run here.
             Called again with the same events when a transaction is tried again.
@@ -58,6 +60,7 @@ class StageFold:
     gather: Callable[[Transaction, Sequence[Any]], Any]
     fold: Callable[[Sequence[Any], Any], Operations]
     derive: Callable[[Sequence[Placed]], Sequence[Any]] = as_they_are
+    gather_to_decide: Callable[[Transaction, Sequence[Any]], Any] | None = None
     reach: Callable[[Sequence[Any]], Position | None] = within_partitions
     models: str = ""
     answer: Callable[[Sequence[Any]], Sequence[Event]] | None = None

@@ -399,7 +399,8 @@ class Runner:
 
     def _write(self, transaction: Transaction, derived: Sequence[Any]) -> Operations:
         begun = perf_counter()
-        facts = self.rules.gather(transaction, derived)
+        to_decide = self.rules.gather_to_decide if self.decide is not None else None
+        facts = (to_decide or self.rules.gather)(transaction, derived)
         begun = self._observe("gather", begun)
         operations = self.rules.fold(derived, facts)
         begun = self._observe("fold", begun)

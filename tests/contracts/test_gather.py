@@ -200,7 +200,7 @@ def stretches(graph: Graph, *batch: Derived) -> list[list[tuple[int, bool, bool]
     )
     with graph.transaction() as transaction:
         transaction.lock(STAGE, 0)
-        found = gather(transaction, batch).stretches
+        found = gather.to_apply(transaction, batch).stretches
     return [
         [
             (int(member.link.event_id.replace("-", ""), 16), member.folded, member.gone)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -12,6 +13,7 @@ from enrichment.similarity import CAP
 from pipelines.graph.memory import MemoryGraph
 from pipelines.graph.rows import FoundEdge, FoundNode
 from pipelines.ledger.entries import Entry
+from pipelines.operations.ledger_shares import entries_of, share_of, split
 from pipelines.proof.expected import LedgerFold
 from pipelines.proof.proof import prove
 from pipelines.proof.report import ProofReport
@@ -193,6 +195,42 @@ def test_folds_of_shares_read_the_ledger_once_each_and_make_the_whole(
         assert {tenant} == {key[0] for label, key in nodes if label == EVENT.label}
         whole |= nodes
     assert dump(world.graph).nodes == whole
+
+
+@pytest.mark.parametrize("block", [1, 4, 500])
+def test_shares_that_were_written_down_make_the_whole_of_one_reading(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, block: int
+) -> None:
+    monkeypatch.setattr("pipelines.proof.expected.BLOCK", block)
+    monkeypatch.setattr("pipelines.operations.ledger_shares.BLOCK", block)
+    ledger = Counting(partitions=PARTITIONS)
+    world = World(ledger=ledger)
+    tenants = [f"tenant-{n % 5}" for n in range(30)]
+    world.take_in(*(said(n, f"word {n % 7}", tenant=one) for n, one in enumerate(tenants, 1)))
+    ends = world.graph.checkpoints()
+    ledger.reads = 0
+    folders = [tmp_path / str(share) for share in range(3)]
+    for folder in folders:
+        folder.mkdir()
+    split(ledger, ends, folders, lambda done, total, what: None)
+
+    def fold_of(share: int, folder: Path) -> LedgerFold:
+        return LedgerFold(
+            ledger,
+            stage_folds(ledger),
+            policy=IMPATIENT,
+            tenants=lambda tenant: share_of(tenant, len(folders)) == share,
+            read=lambda _, to: entries_of(folder, to.partition, ledger.vault),
+        )
+
+    whole: dict[tuple[str, Key], Any] = {}
+    for share, folder in enumerate(folders):
+        fold = fold_of(share, folder)
+        fold.advance(MemoryGraph(), ends)
+        assert ends == fold.graph.checkpoints()
+        whole |= dump(fold.graph).nodes
+    assert dump(world.graph).nodes == whole
+    assert ledger.reads == len(tenants)
 
 
 def test_a_ledger_that_lost_entries_proves_nothing() -> None:

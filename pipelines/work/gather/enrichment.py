@@ -20,6 +20,7 @@ from enrichment.stage import (
     Facts,
     HistoryKey,
     Member,
+    Undecided,
     newcomers,
     wanted_bonds,
     wanted_groups,
@@ -133,7 +134,7 @@ class RememberedFeatures:
 
 
 class EnrichmentFacts:
-    """Gathers `enrichment.stage.Facts`; its call is the stage's `gather`.
+    """Gathers `enrichment.stage.Facts`: the stage's `gather`, and its `gather_to_decide`.
 
     Args:
         remembered: features of the events around the batch.
@@ -147,12 +148,20 @@ class EnrichmentFacts:
         self._upstream = upstream
         self._likeness = Likeness()
 
-    def __call__(self, transaction: Transaction, batch: Sequence[Derived]) -> Facts:
-        """Read what the batch wants; slow searches first, locks last.
+    def to_apply(self, transaction: Transaction, batch: Sequence[Derived]) -> Facts:
+        """Read what the batch wants, and nothing that only decisions are made of.
 
         Raises:
             UpstreamDeadLetter: an event has no node because the projection could not fold it.
         """
+        return self._facts(transaction, batch, decides=False)
+
+    def to_decide(self, transaction: Transaction, batch: Sequence[Derived]) -> Facts:
+        """Read all that the batch wants. Raises as `to_apply` does."""
+        return self._facts(transaction, batch, decides=True)
+
+    def _facts(self, transaction: Transaction, batch: Sequence[Derived], *, decides: bool) -> Facts:
+        """Slow searches first, locks last."""
         self._remembered.renew()
         self._remembered.remember(batch)
         if not transaction.advanced:  # nodes of the batch are locked at once
@@ -161,12 +170,13 @@ class EnrichmentFacts:
         forgotten, blank = _tombstones(transaction, batch, present.keys())
         events = [one for one in batch if one.event.key in present]
         placed = [one for one in batch if one.event.key in present or one.event.key in forgotten]
-        entities, namesakes = _near_entities(transaction, events)
+        near_entities = _near_entities(transaction, events) if decides else None
         stretches = self._stretches(transaction, placed, forgotten)
         writes = written(placed, stretches)
-        bonds = _bonds(
-            transaction, {wanted_bond.name for wanted_bond in wanted_bonds(events, writes)}
-        )
+        undecided = None
+        if near_entities is not None:
+            names = {wanted_bond.name for wanted_bond in wanted_bonds(events, writes)}
+            undecided = Undecided(*near_entities, _bonds(transaction, names))
         near, edges = self._likeness.neighbours(transaction, placed)
         histories = _histories(transaction, batch, writes)
         return Facts(
@@ -177,9 +187,7 @@ class EnrichmentFacts:
             histories=histories,
             near=near,
             edges=edges,
-            entities=entities,
-            namesakes=namesakes,
-            bonds=bonds,
+            undecided=undecided,
         )
 
     def _present(
