@@ -21,10 +21,15 @@ _CAPITALISED: Final = re.compile(r"(?<![\w.])[A-Z][\w'’-]+")  # noqa: RUF001
 _ASKING: Final = re.compile(r"^\W*(?:[Ww]h\w+|[Hh]ow|[Ii]s|[Aa]re|[Dd]id|[Dd]o|[Dd]oes)\b")
 """How a question begins: with no name, although with a capital letter."""
 _HYPHENED: Final = re.compile(r"[\w'’-]+")  # noqa: RUF001
+_JOINED: Final = r"(?:[\w.-]|[/#~:](?=\w))"
 _IDENTIFIER: Final = re.compile(
-    r"(?<![^\W_])(?=[\w.-]*\d)(?=[\w.-]*[A-Za-z_])\w[\w.-]{2,}\w(?![^\W_])"
+    rf"(?<![^\W_])(?={_JOINED}*\d)(?={_JOINED}*[A-Za-z_])\w{_JOINED}{{2,}}\w(?![^\W_])"
 )
-_MEASURE: Final = re.compile(r"\d+[a-z]{1,3}")
+"""With letters and digits: `acct_77`, `R/75-9611`, `WO#3391`."""
+_MEASURE: Final = re.compile(
+    r"\d+[a-z]{1,3}|\d{1,2}:\d\d(?::\d\d)?\s?(?:[ap]m|h|z)?|\d{4}-\d\d-\d\dt.*"
+)
+"""Quantities, and times."""
 _SESSION: Final = re.compile(r"[\w.:/-]{4,}")
 VALUES: Final = frozenset((Operator.VALUE, Operator.VALUE_BEFORE, Operator.VALUE_AT))
 """Operators that ask what something is or was set to."""

@@ -1,10 +1,11 @@
-"""`python -m tests.bench.domains [clinic] [freight] [support] [coding]`: agents' work, by HTTP.
+"""`python -m tests.bench.domains [clinic] [freight] [estate] [support] [coding]`, by HTTP.
 
 Each domain is made by the generator of the developers' set (`shared/bench/agents`), in a small and
 a large memory, imported into a small edition of its own, consolidated, asked with default settings,
 and judged by the set's scorer, which says what its columns mean. `support` and `coding` are that
 set's own. The others stand here as data, tools, errors and what people say; who wrote them knew
-neither the product nor each other, and how their questions are put was written by a third.
+neither the product nor each other. How the questions of a clinic and of freight are put was
+written by a third, those of rented flats (estate) by who wrote that domain.
 """
 
 from __future__ import annotations

@@ -1,0 +1,31 @@
+"""What a question looks for: identifiers of any shape, and no quantities or times."""
+
+from __future__ import annotations
+
+import pytest
+
+from api.retrieval.plan import plan_of
+from api.retrieval.story_terms import story_terms
+
+NOW_MS = 1_795_543_200_000  # 2026-11-24T18:00Z
+
+
+@pytest.mark.parametrize(
+    ("word", "identifiers"),
+    [
+        ("acct_K77", ("acct_k77",)),
+        ("R/75-9611", ("r/75-9611",)),
+        ("WO#3391", ("wo#3391",)),
+        ("IP/5756/B", ("ip/5756/b",)),
+        ("insp:6135", ("insp:6135",)),
+        ("KS~3947", ("ks~3947",)),
+        ("order 4711", ()),
+        ("24/7", ()),
+        ("10:30am", ()),
+        ("2026-11-24T18:00Z", ()),
+        ("5kg", ()),
+    ],
+)
+def test_identifiers_have_letters_and_digits(word: str, identifiers: tuple[str, ...]) -> None:
+    question = f"What is {word}?"
+    assert story_terms(question, plan_of(question, NOW_MS)).identifiers == identifiers
