@@ -128,9 +128,9 @@ def _is_beside_failure(stories: Stories, features: Features, terms: StoryTerms, 
     if not (failed and features.column("anchor")[anchor]):
         return False
     others = (stories.story == stories.story[anchor]) & ~stories.failed
-    said = stories.counts[others].any(axis=0)
+    elsewhere = stories.counts[others].any(axis=0)
     called = {match["word"] for match in _PARTICIPLE.finditer(terms.text)}
-    return any(word in called and not said[place] for place, word in enumerate(terms.words))
+    return any(word in called and not elsewhere[place] for place, word in enumerate(terms.words))
 
 
 def nearest_first(answer: StoryAnswer, *, is_before: bool) -> StoryAnswer:
