@@ -22,6 +22,7 @@ from projections.identity import START
 from projections.operations import Key
 from projections.schema import DEAD_LETTER, DROPPED, EVENT, SIMILAR_TO
 from tests.factories import event_id
+from tests.fakes.keys import memory_vault
 from tests.fakes.ledger import FakeLedger
 from tests.graph_dump import dump
 from tests.proof_world import (
@@ -197,22 +198,28 @@ def test_folds_of_shares_read_the_ledger_once_each_and_make_the_whole(
     assert dump(world.graph).nodes == whole
 
 
+@pytest.mark.parametrize("sealed", [(), ("tenant-1", "tenant-3")])
 @pytest.mark.parametrize("block", [1, 4, 500])
 def test_shares_that_were_written_down_make_the_whole_of_one_reading(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, block: int
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, block: int, sealed: tuple[str, ...]
 ) -> None:
     monkeypatch.setattr("pipelines.proof.expected.BLOCK", block)
     monkeypatch.setattr("pipelines.operations.ledger_shares.BLOCK", block)
-    ledger = Counting(partitions=PARTITIONS)
+    ledger = Counting(partitions=PARTITIONS, vault=memory_vault(*sealed))
     world = World(ledger=ledger)
     tenants = [f"tenant-{n % 5}" for n in range(30)]
-    world.take_in(*(said(n, f"word {n % 7}", tenant=one) for n, one in enumerate(tenants, 1)))
+    world.take_in(
+        *(said(n, f"word {n % 7} of-{one}", tenant=one) for n, one in enumerate(tenants, 1))
+    )
     ends = world.graph.checkpoints()
     ledger.reads = 0
     folders = [tmp_path / str(share) for share in range(3)]
     for folder in folders:
         folder.mkdir()
     split(ledger, ends, folders, lambda done, total, what: None)
+    written = b"".join(path.read_bytes() for folder in folders for path in folder.iterdir())
+    assert b"of-tenant-0" in written
+    assert (b"of-tenant-1" in written) is ("tenant-1" not in sealed)
 
     def fold_of(share: int, folder: Path) -> LedgerFold:
         return LedgerFold(
