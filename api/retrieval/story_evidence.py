@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import chain, zip_longest
 from typing import Final, NamedTuple
 
@@ -284,7 +284,20 @@ class _Around(NamedTuple):
     step: int
 
 
-def around_acts(stories: Stories, features: Features, plan: Plan) -> Array:
+def named_moment(stories: Stories, features: Features, plan: Plan) -> tuple[int, ...]:
+    """The event that a question names by what it says, where no act is named; of a call its end.
+
+    "What did you do once she had agreed?" names words of somebody, and no verb of a tool.
+    """
+    anchors = numpy.flatnonzero(features.column("anchor"))
+    if plan.operator not in _OF_ORDER or plan.failed is not None or not len(anchors):
+        return ()
+    anchor = int(anchors[0])
+    outcomes = numpy.flatnonzero(numpy.array(calls_of(stories, features.roles)) == anchor)
+    return (int(outcomes[0]) if len(outcomes) else anchor,)
+
+
+def around_acts(stories: Stories, features: Features, plan: Plan, named: Iterable[int]) -> Array:
     """What stands around the acts that a question names, or why they were done, the best first.
 
     Of several acts those of the session in which it is asked come first, then the newest: what is
@@ -292,12 +305,13 @@ def around_acts(stories: Stories, features: Features, plan: Plan) -> Array:
 
     Args:
         stories: that were found.
-        features: of their events; `acts.done` are the acts.
+        features: of their events.
         plan: of the question.
+        named: places of the acts.
     """
     calls = calls_of(stories, features.roles)
     acts = sorted(
-        features.acts.done,
+        named,
         key=lambda act: (bool(stories.in_session[act]), int(stories.occurred_ms[act])),
         reverse=True,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 import numpy
@@ -19,6 +20,7 @@ from api.retrieval.story_evidence import (
     happened,
     happened_to,
     is_only_case,
+    named_moment,
     promises,
     recorded,
     records_of,
@@ -110,10 +112,12 @@ def _of_operator(
     if terms.is_topicless and is_only_case(stories, features, plan, best):
         return Proof(order, order[:1], is_known=True)
     is_failure = _is_failure(features, terms, plan, best)
-    if is_around(plan, terms) and features.acts.done and not is_failure:
-        beside = _around(stories, features, terms, plan, order=order)
+    named = features.acts.done or named_moment(stories, features, plan)
+    if is_around(plan, terms) and named and not is_failure:
+        beside = _around(stories, features, terms, plan, order=order, named=named)
         if len(beside):
-            return Proof(_in_front(beside, order), beside, is_known=True, is_exact=True)
+            is_known = True if features.acts.done else None
+            return Proof(_in_front(beside, order), beside, is_known=is_known, is_exact=True)
     return _of_topic(stories, features, terms, plan=plan, order=order)
 
 
@@ -189,10 +193,16 @@ def _of_promises(
 
 
 def _around(
-    stories: Stories, features: Features, terms: StoryTerms, plan: Plan, *, order: Array
+    stories: Stories,
+    features: Features,
+    terms: StoryTerms,
+    plan: Plan,
+    *,
+    order: Array,
+    named: Iterable[int],
 ) -> Array:
     """What stands around the acts that a question names; of why, a reason that was given, first."""
-    beside = around_acts(stories, features, plan)
+    beside = around_acts(stories, features, plan, named)
     if plan.operator is not Operator.CAUSE or plan.failed is not None or not len(beside):
         return beside
     given = reason_stated(stories, features, terms, int(order[0]))

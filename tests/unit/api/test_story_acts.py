@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from api.retrieval.plan import Operator
 from api.retrieval.story_result import StoryAnswer
 from tests.unit.api.story_builder import Told
 from tests.unit.api.test_story_answer import answer, asked
@@ -235,3 +236,26 @@ def test_what_people_shorten_is_what_a_tool_is_called_by_whole() -> None:
 
     given = told("What happened right after the agent changed the bags of trip 77?", fill)
     assert set(given.evidence) == {"4", "5"}
+
+
+@pytest.mark.parametrize(
+    ("question", "next_to_it"),
+    [
+        ("What did you do once Eva had agreed to the crane?", "3"),
+        ("What happened right before Eva agreed to the crane?", "1"),
+    ],
+)
+def test_what_is_next_to_what_somebody_said(question: str, next_to_it: str) -> None:
+    def fill(stories: Told) -> None:
+        stories.add(0, "message", "the crane is needed", author="ann")
+        stories.add(0, "message", "I ask Eva about it", author="bot")
+        stories.add(0, "message", "I agreed to the crane, go on", author="eva")
+        stories.add(0, "call", "lift 9", tool="order_lift", agent="bot")
+        stories.add(0, "result", "lift 9 ordered", tool="order_lift", agent="bot")
+        stories.add(1, "call", "rain", tool="weather", agent="bot")
+        stories.add(1, "result", "sunny", tool="weather", agent="bot")
+
+    given = told(question, fill)
+    assert given.plan.operator in (Operator.AFTER, Operator.BEFORE)
+    assert given.order[0] == next_to_it
+    assert given.decides
