@@ -31,6 +31,8 @@ from api.record_reading import (
 )
 from api.retrieval.clock_times import clocks_in
 from api.retrieval.plan import Operator, Plan
+from api.retrieval.time_spans import MONTH_NUMBERS
+from api.retrieval.time_windows import WEEKDAYS
 from api.spoken_answers import is_said
 from enrichment.stems import stem_in, stems_of, telling_stems_of
 from enrichment.vocabulary import word_set
@@ -40,8 +42,8 @@ _WHEN: Final = frozenset(("at", "on", "by", "until", "from", "date", "time", "da
 
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d\S*)?")
 
-_WEEKDAY: Final = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day"
-_MONTH: Final = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
+_WEEKDAY: Final = f"(?:{'|'.join(WEEKDAYS)})"
+_MONTH: Final = f"(?:{'|'.join(MONTH_NUMBERS)})[a-z]*"
 _SAID_DAY: Final = re.compile(
     rf"(?<!\w)(?:{_DATE.pattern}|{_WEEKDAY}|(?:the\s+)?\d{{1,2}}(?:st|nd|rd|th)|"
     rf"\d{{1,2}}\.?\s+{_MONTH}|{_MONTH}\s+\d{{1,2}}|today|tonight|tomorrow)(?!\w)",

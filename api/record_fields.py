@@ -225,7 +225,7 @@ def _is_change(above: str, values: Mapping[str, str], *, may_ask: bool) -> bool:
 
 
 def _words(name: str) -> tuple[str, ...]:
-    return tuple(words_in(apart(name).lower().replace("_", " ")))
+    return tuple(words_in(apart(name).lower()))
 
 
 def of_meant_row(fields: Iterable[Field], question: str) -> list[Field]:
@@ -279,7 +279,7 @@ def is_record_of(node: Node, identifier: str, shown: Shown) -> bool:
     `appointment: AP-1` is what `book_appointment` returned, and only a reference in an invoice.
     Under the name `id` it is always its own.
     """
-    tool = words_in((node.attributes.get("tool_name") or "").lower().replace("_", " "))
+    tool = words_in((node.attributes.get("tool_name") or "").lower())
     naming = [field for field in fields_of(node, shown) if field.value.lower() == identifier]
     keys = [word for field in naming if not field.row for word in field.words]
     return any(field.words == ("id",) for field in naming) or any(

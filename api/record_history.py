@@ -36,7 +36,6 @@ _FORMER: Final = re.compile(
 )
 _AT_FIRST: Final = re.compile(r"(?<!\w)(?:originally|initially|at\s+first)(?!\w)", re.IGNORECASE)
 _IN_PAST: Final = re.compile(r"(?<!\w)(?:was|were|did|had)(?!\w)", re.IGNORECASE)
-
 _NEVER_FORMER: Final = frozenset((Operator.BEFORE, Operator.AFTER, Operator.WINDOW))
 _IDENTIFIER: Final = re.compile(r"(?=\D*\d)(?=.*[^\W\d_])[\w./#:-]{2,60}")
 _DATE: Final = re.compile(r"\d{4}-\d\d(?:-\d\d)?(?:[T ].*)?")
@@ -179,12 +178,12 @@ def history(first: Field, plan: Plan, shown: Shown) -> Sequence[Stated]:
     if key is None and not (named or (told and plan.operator in VALUES)):
         return [*stated.values()]
     for node in shown.events.values():
-        if node.node_id in stated or not _states(node, outcomes.get(node.node_id)):
+        outcome = outcomes.get(node.node_id)
+        if node.node_id in stated or not _states(node, outcome):
             continue
         if key is None and not told <= stems_of(said_by(node, shown)):
             continue
         fields = of_meant_row(fields_of(node, shown), plan.timeless)
-        outcome = outcomes.get(node.node_id)
         beside = [] if outcome is None else fields_of(outcome, shown)
         if key is not None and not any(_is_same(field, key) for field in (*fields, *beside)):
             continue
@@ -212,9 +211,8 @@ def _key(
     fields = [*fields_of(record, shown)]
     others = [] if outcome is None else fields_of(outcome, shown)
     of_row = [field for field in fields if not first.row or field.row in ((), first.row)]
-    of_row.sort(
-        key=lambda field: field.row != first.row
-    )  # what it stands beside, then what holds it
+    # what it stands beside, then what holds it
+    of_row.sort(key=lambda field: field.row != first.row)
     named = (field for field in [*of_row, *others] if field.words != first.words)
     return next((field for field in named if _is_identifier(field)), None) or next(
         (field for field in of_row if field != first and _is_named(field, plan.timeless)), None

@@ -116,8 +116,7 @@ def says_half(plan: Plan, node: Node, shown: Shown) -> bool:
 
 def with_tool(node: Node, shown: Shown) -> str:
     """What an event says, and the words of its tool's name."""
-    tool = (node.attributes.get("tool_name") or "").replace("_", " ").replace(".", " ")
-    return f"{tool} {said_by(node, shown)}"
+    return f"{node.attributes.get('tool_name') or ''} {said_by(node, shown)}"
 
 
 def asked_fields(plan: Plan, evidence: list[str], shown: Shown) -> Iterator[Field]:

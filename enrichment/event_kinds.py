@@ -33,7 +33,7 @@ from typing import Any, Final, TypeGuard
 
 import orjson
 
-from projections.events import Event
+from projections.events import Event, is_tool_type
 
 
 class EventKind(StrEnum):
@@ -85,7 +85,6 @@ MESSAGE_WORDS: Final = frozenset(("message", "utterance", "chat"))
 INSTRUCTION_WORDS: Final = frozenset(("system", "developer", "instruction", "instructions"))
 THOUGHT_WORDS: Final = frozenset(("thought", "thinking", "reasoning", "plan", "reflection"))
 DECISION_WORDS: Final = frozenset(("decision", "decisions", "decided"))
-TOOL_WORDS: Final = frozenset(("tool", "function"))
 
 ARGUMENT_FIELDS: Final = (
     *("arguments", "args", "input", "parameters", "tool_input", "kwargs", "inputs", "params"),
@@ -134,7 +133,7 @@ def is_failed(kind: str | None, status: str | None) -> bool:
 
 def is_of_tool(event_type: str, tool_name: str | None) -> bool:
     """Whether an event is of a tool: it names one, or its type says so."""
-    return tool_name is not None or not type_words(event_type).isdisjoint(TOOL_WORDS)
+    return tool_name is not None or is_tool_type(event_type)
 
 
 def is_resolution(event_type: str) -> bool:

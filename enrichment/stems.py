@@ -117,8 +117,9 @@ _NOMINAL: Final = frozenset(
     )
 )
 _LONG_NOMINAL: Final = frozenset(("ment", "ation", "ition"))
-_SHORT_FORM: Final = 3
 """That make a noun of a verb of three letters, too."""
+_SHORT_FORM: Final = 3
+"""Letters of what people shorten a word to, at least."""
 
 
 @lru_cache(maxsize=65_536)
@@ -134,6 +135,7 @@ def same_root(stem: str, other: str) -> bool:
     return shared >= _ROOT and ends <= _NOMINAL
 
 
+@lru_cache(maxsize=65_536)
 def is_short_for(stem: str, other: str) -> bool:
     """Whether one stem is the other or begins it, as `bag` does `baggage`.
 

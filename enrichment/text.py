@@ -228,8 +228,9 @@ def shape(event: Event, content: Any = None) -> Shape:
     """
     value = event.payload if content is None else content
     kind = event_kind(event, content)
-    tools = (event.tool,) if event.tool else ()
-    by_tool = Shape(kind, event.tool or event.agent_id, tools=tools)
+    tool = event.tool
+    tools = (tool,) if tool else ()
+    by_tool = Shape(kind, tool or event.agent_id, tools=tools)
     if value is None or value in ("", {}, []):
         return by_tool
     read = parsed_json(value)
@@ -239,8 +240,8 @@ def shape(event: Event, content: Any = None) -> Shape:
         words, fields = ((value,), None) if isinstance(value, str) else _words_and_fields(value)
         return Shape(kind, event.agent_id, words, fields, tools=tools)
     if isinstance(read, Mapping):
-        if event.tool_name is None and kind is not EventKind.CALL:
-            read = {k: v for k, v in read.items() if k not in TOOL_KEYS or v != event.tool}
+        if event.tool_name is None and tool is not None and kind is not EventKind.CALL:
+            read = {k: v for k, v in read.items() if k not in TOOL_KEYS or v != tool}
         if kind is EventKind.FAILURE and reports_error(event, read):
             return _error(by_tool, read)
         if kind is EventKind.CALL:

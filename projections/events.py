@@ -126,9 +126,14 @@ class Event(NamedTuple):
     @property
     def tool(self) -> str | None:
         """The tool that it is of: `tool_name`, else what the payload of a tool's event names."""
-        if self.tool_name is not None or not _OF_TOOL.search(self.event_type):
+        if self.tool_name is not None or not is_tool_type(self.event_type):
             return self.tool_name
         return _tool_named(self.payload)
+
+
+def is_tool_type(event_type: str) -> bool:
+    """Whether a type has the word `tool` or `function`."""
+    return _OF_TOOL.search(event_type) is not None
 
 
 _OF_TOOL = re.compile(r"(?:^|[._])(?:tool|function)(?:[._]|$)")

@@ -1,9 +1,10 @@
 """What kind of thing a question asks for: the operator that answers it, and what limits it. Pure.
 
-One row of `ROWS` is a way to ask for an operator. The strongest row that a question matches decides
-if it is strong, of equally strong ones the first; of others `question_forms` says how likely each
-operator is, with the rows that match as evidence. What matched says how it is asked and not what
-about, so it is left out of the topic, which is what an answer is searched by.
+One row of `ROWS` is a way to ask for an operator. `question_forms` says how likely each operator
+is, with the rows that match as evidence. The strongest row that a question matches decides, of
+equally strong ones the first, unless another operator is likely enough to overrule it: the stronger
+the row, the likelier it must be. What matched says how it is asked and not what about, so it is
+left out of the topic, which is what an answer is searched by.
 
 Times are found by `time_spans`, intents (which edges lead on) by `intent`; both are part of a plan.
 Nothing here knows any tool, any product or any name: a plan is made of words that every domain

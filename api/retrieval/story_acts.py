@@ -266,7 +266,7 @@ def _is_verb(word: str, verbs: frozenset[str], nouns: frozenset[str]) -> bool:
 
 def _names_it(act: _Act, word: str) -> bool:
     """Whether an act is called by a word: what people shorten, a name may hold whole."""
-    return any(is_short_for(word, one) for one in act.others)
+    return word in act.others or any(is_short_for(word, one) for one in act.others)
 
 
 def _covered(

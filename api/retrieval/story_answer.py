@@ -17,6 +17,7 @@ import numpy
 
 from api.retrieval.durations import duration_text
 from api.retrieval.plan import Operator, Plan
+from api.retrieval.story_evidence import OF_ORDER
 from api.retrieval.story_features import Features, features_of
 from api.retrieval.story_focus import actor_of, knows_named
 from api.retrieval.story_limits import ORDER
@@ -117,15 +118,11 @@ def _is_beside_failure(stories: Stories, features: Features, terms: StoryTerms, 
     "What came after the vetoed plan?": no list has all such words. What is called by a participle
     that nothing says there but the failure, is what failed.
     """
-    if (
-        plan.operator not in (Operator.AFTER, Operator.BEFORE)
-        or plan.failed is not None
-        or features.acts.done
-    ):
+    anchor = features.anchor
+    if plan.operator not in OF_ORDER or plan.failed is not None or anchor is None:
         return False
-    anchor = int(features.column("anchor").argmax())
-    failed = bool(stories.failed[anchor] or features.roles.failed_call[anchor])
-    if not (failed and features.column("anchor")[anchor]):
+    failed = stories.failed[anchor] or features.roles.failed_call[anchor]
+    if features.acts.done or not failed:
         return False
     others = (stories.story == stories.story[anchor]) & ~stories.failed
     elsewhere = stories.counts[others].any(axis=0)

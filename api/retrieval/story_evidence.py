@@ -35,7 +35,8 @@ _ACTS: Final = tuple(
     KINDS.index(kind) for kind in (EventKind.RESULT, EventKind.DECISION, EventKind.OTHER)
 )
 """Kinds by which something was done, where it did not fail."""
-_OF_ORDER: Final = (Operator.AFTER, Operator.BEFORE)
+OF_ORDER: Final = (Operator.AFTER, Operator.BEFORE)
+"""Operators that ask for what stands next to something."""
 
 
 def recorded(stories: Stories, features: Features, terms: StoryTerms, order: Array) -> Array:
@@ -246,7 +247,7 @@ def beside_labels(stories: Stories, terms: StoryTerms, plan: Plan) -> TimeSpan |
     several stretches the newest is meant, unless it asks for the first.
     """
     columns = [place for place, asking in enumerate(terms.is_asking) if not asking]
-    if plan.operator not in _OF_ORDER or plan.failed is not None or not columns:
+    if plan.operator not in OF_ORDER or plan.failed is not None or not columns:
         return None
     named = stories.labels[:, columns].all(axis=1)
     acts = named & ~stories.failed & numpy.isin(stories.kind, _ACTS)
@@ -289,10 +290,9 @@ def named_moment(stories: Stories, features: Features, plan: Plan) -> tuple[int,
 
     "What did you do once she had agreed?" names words of somebody, and no verb of a tool.
     """
-    anchors = numpy.flatnonzero(features.column("anchor"))
-    if plan.operator not in _OF_ORDER or plan.failed is not None or not len(anchors):
+    anchor = features.anchor
+    if plan.operator not in OF_ORDER or plan.failed is not None or anchor is None:
         return ()
-    anchor = int(anchors[0])
     outcomes = numpy.flatnonzero(numpy.array(calls_of(stories, features.roles)) == anchor)
     return (int(outcomes[0]) if len(outcomes) else anchor,)
 

@@ -81,6 +81,12 @@ class Features(NamedTuple):
         """Whether `within` is the act that the question asks about."""
         return bool(self.acts.done) and int(self.within.sum()) == 1
 
+    @property
+    def anchor(self) -> int | None:
+        """The place of the event that the question names by what it says; None: there is none."""
+        places = numpy.flatnonzero(self.column("anchor"))
+        return int(places[0]) if len(places) else None
+
     def column(self, name: str) -> Array:
         """A feature of all events."""
         return numpy.asarray(self.matrix[:, self.names.index(name)])

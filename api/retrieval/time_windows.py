@@ -30,7 +30,7 @@ _LAST_MS: Final = round(datetime(2200, 1, 1, tzinfo=UTC).timestamp()) * 1_000
 _SATURDAY: Final = 5
 _MONTHS_BACK: Final = 3
 """That a day of a month is looked for in: not every one has a 31st."""
-_WEEKDAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+WEEKDAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _NUMBERS: Final = {
     name: number
     for number, name in enumerate(
@@ -101,7 +101,7 @@ class _Point(NamedTuple):
 _ISO: Final = _pattern(
     rf"{YEAR}-(?P<number>\d\d)-(?P<day>\d\d)(?:[T ](?P<hour>\d\d):(?P<minute>\d\d)(?::\d\d)?Z?)?"
 )
-_OF_WEEKDAY: Final = rf"(?:(?:{'|'.join(_WEEKDAYS)}),?\s+)?"
+_OF_WEEKDAY: Final = rf"(?:(?:{'|'.join(WEEKDAYS)}),?\s+)?"
 """Says of a date what it is known to be."""
 _DAY_MONTH: Final = _pattern(
     rf"{_OF_WEEKDAY}(?:the\s+)?{DAY}\s+(?:of\s+)?{MONTH}(?:,?\s+{YEAR})?{_CLOCK}"
@@ -113,14 +113,14 @@ _DAYS_MONTH: Final = _pattern(
 )
 """Several days of a month: "14/15 November", "3 to 5 May"."""
 _ORDINAL: Final = _pattern(
-    rf"(?:(?:{'|'.join(_WEEKDAYS)}),?\s+(?:the\s+)?|the\s+)(?P<day>\d{{1,2}})(?:st|nd|rd|th)"
+    rf"(?:(?:{'|'.join(WEEKDAYS)}),?\s+(?:the\s+)?|the\s+)(?P<day>\d{{1,2}})(?:st|nd|rd|th)"
     rf"(?=\W*$|\s*[,.;:?!]|\s+(?:{'|'.join(sorted(_BEHIND_A_DAY))})\b)"
 )
 """A day of this month or of the one before; "the 2nd attempt" is none."""
 _MONTH_YEAR: Final = _pattern(rf"{MONTH},?\s+(?:of\s+)?{YEAR}")
 _IN_MONTH: Final = re.compile(rf"(?<=\bin )(?P<month>{'|'.join(MONTHS)})(?![\w-])", re.IGNORECASE)
 _WEEKDAY: Final = _pattern(
-    r"(?:last\s+|this\s+past\s+|this\s+)?(?P<weekday>" + "|".join(_WEEKDAYS) + ")"
+    r"(?:last\s+|this\s+past\s+|this\s+)?(?P<weekday>" + "|".join(WEEKDAYS) + ")"
 )
 _NAMED: Final = _pattern(
     r"(?P<name>the\s+day\s+before\s+yesterday|today|tonight|this\s+(?:morning|afternoon|evening)|"
@@ -369,7 +369,7 @@ def _date(year: int, month: int, day: int, now: datetime) -> datetime | None:
 
 
 def _of_weekday(parts: Mapping[str, str | None], now: datetime) -> Span:
-    back = (now.weekday() - _WEEKDAYS.index(str(parts["weekday"]).lower())) % 7 or 7
+    back = (now.weekday() - WEEKDAYS.index(str(parts["weekday"]).lower())) % 7 or 7
     first = _midnight(now) - timedelta(days=back)
     return first, first + timedelta(days=1)
 

@@ -349,3 +349,7 @@ def test_a_result_that_names_its_tool_is_told_by_it(outcome: Any) -> None:
     payload = {"tool": "page", **outcome}
     named = text_of(outcome, event_type="tool.result", tool_name="page")
     assert text_of(payload, event_type="tool.result") == named
+
+
+def test_a_result_of_no_known_tool_keeps_a_name_that_is_nothing() -> None:
+    assert "name" in text_of({"name": None, "level": 2}, event_type="tool.result").text
