@@ -8,6 +8,7 @@ away, and the failure says the same. So a change that names what a failure names
   of a tool whose name says so (`set_carrier`), that did not fail. To make something new is none.
 - Its **names** are the values that it gives, and the last part of a dotted key, as far as they are
   distinctive: not a plain word, not a small number, a date or an amount, at least MIN_CHARACTERS.
+  A proper name is one where it is all that a changed setting had or has (`from: SkyBistro`).
 - The rarer a name is, the more it tells: what many sessions mention (the repository, the customer)
   names nothing.
 - Only what happened at most MAX_DAYS before, and of several changes the most certain one alone.
@@ -63,6 +64,14 @@ CHANGING_VERBS: Final = word_set(
 )
 """First in the name of a tool, or in the part of it behind a dot, or last."""
 
+_STATES: Final = word_set(
+    "active inactive enabled disabled enable disable pending running stopped started paused open "
+    "opened closed locked unlocked approved rejected valid invalid expired draft live true false "
+    "none null default standard normal basic custom unknown other manual automatic always never "
+    "high medium low full partial public private internal external global local primary secondary "
+    "daily weekly monthly yearly hourly monday tuesday wednesday thursday friday saturday sunday"
+)
+"""Values that say no name, although they may be written with a capital letter."""
 _DAY_MS = 86_400_000
 _TELLING_DIGITS = 6
 _TYPE_WORD = re.compile(r"[a-z0-9]+")
@@ -73,6 +82,9 @@ _QUANTITY = re.compile(
 )
 _JOINED = re.compile(r"[A-Za-z0-9][-_.@/:][A-Za-z0-9]")
 _PROPER = re.compile(r"[A-Z][\w'-]+(?: [A-Z0-9][\w'-]*)+")
+_PROPER_WORD = re.compile(r"[A-Z][a-z]{3,}")
+_CAMEL = re.compile(r"[A-Z][a-z]+[A-Z][A-Za-z]+")
+_CODE = re.compile(r"[A-Z]+(?:-[A-Z]+)+")
 
 
 class Change(NamedTuple):
@@ -149,9 +161,12 @@ def changes_of(events: Iterable[SourceEvent]) -> tuple[Change, ...]:
     changes = []
     for event in events:
         confidence = may_change(event)
-        names = names_in(event.text or event.summary) if confidence else ()
+        text = event.text or event.summary
+        names = names_in(text) if confidence else ()
+        if confidence == TYPE_CONFIDENCE:
+            names = (*names, *_proper_values(text))[:MAX_NAMES]
         if event.kind is EventKind.CALL:
-            names = tuple(name for name in names if not _may_be_a_place(name[0]))
+            names = tuple(name for name in names if not _may_be_a_place(name[1]))
         if names:
             changes.append(
                 Change(
@@ -181,8 +196,13 @@ def failing_of(events: Iterable[SourceEvent]) -> tuple[Failing, ...]:
 
 
 def _may_be_a_place(name: str) -> bool:
-    """Whether a name may say where a call changed something, not what: `billing-service`."""
-    return "-" in name and not any(letter.isdigit() for letter in name)
+    """Whether a name may say where a call changed something, not what: `billing-service`.
+
+    A code in capital letters, `R-OUT`, is what.
+    """
+    if "-" not in name or _CODE.fullmatch(name):
+        return False
+    return not any(letter.isdigit() for letter in name)
 
 
 def names_in(text: str) -> tuple[tuple[str, str], ...]:
@@ -193,6 +213,14 @@ def names_in(text: str) -> tuple[tuple[str, str], ...]:
         for name in _distinctive((value if colon else line).strip()):
             names.setdefault(folded(name), name)
     return tuple(names.items())[:MAX_NAMES]
+
+
+def _proper_values(text: str) -> Iterator[tuple[str, str]]:
+    """What a setting had or has that is called by one proper name, folded and as it is spelled."""
+    for line in text.split("\n"):
+        _, colon, value = line.partition(": ")
+        if colon and _PROPER_WORD.fullmatch(value) and folded(value) not in _STATES:
+            yield folded(value), value
 
 
 def _distinctive(value: str) -> Iterator[str]:
@@ -222,7 +250,7 @@ def _is_name(name: str, *, alone: bool) -> bool:
     digits = any(letter.isdigit() for letter in name)
     if not any(letter.isalpha() for letter in name):
         return False
-    if digits:
+    if digits or (alone and _CAMEL.fullmatch(name)):
         return True
     return _JOINED.search(name) is not None and (alone or "-" not in name)
 
@@ -317,7 +345,10 @@ def says_name(text: str, name: str) -> bool:
     at = text.find(name)
     while at >= 0:
         end = at + len(name)
-        if not _continues(text[max(0, at - 1) : at]) and not _goes_on(text[end : end + 2]):
+        following = text[end : end + 2]
+        if " " in name and following[:1] == "/":
+            following = ""  # `Hotel Astoria/SKG` are two names, `acme/shop` is one
+        if not _continues(text[max(0, at - 1) : at]) and not _goes_on(following):
             return True
         at = text.find(name, at + 1)
     return False

@@ -166,6 +166,8 @@ def _of_somebody(
     if operator is Operator.SIMILAR and plan.quoted and stories.failed[order[0]]:
         alike = order[numpy.isin(order, _alike(stories, features, terms, int(order[0])))]
         order = _in_front(with_what_helped(stories, features, alike), order)
+    if operator is Operator.CAUSE and stories.failed[order[0]]:
+        return _of_failure(stories, features, order)
     is_known = operator is Operator.CAUSE and _is_behind_what_is_named(stories, int(order[0]))
     return Proof(order, order[:1], is_known=is_known or None)
 
@@ -243,17 +245,31 @@ def _of_alike(
 
 
 def _of_cause(stories: Stories, features: Features, terms: StoryTerms, *, order: Array) -> Proof:
-    """The failure that is asked about, then what another session did that stands behind it."""
+    """The failure that is asked about, and what another session did that stands behind it."""
     meant = failure_meant(stories, features, terms, order)
     if meant is not None:
         order = _in_front(numpy.array([meant]), order)
-    first = int(order[0])
-    behind = numpy.flatnonzero((stories.leads_to == first) & ~stories.failed)
-    behind = behind[numpy.argsort(-stories.occurred_ms[behind], kind="stable")][:1]
+    return _of_failure(stories, features, order)
+
+
+def _of_failure(stories: Stories, features: Features, order: Array) -> Proof:
+    """The failure that is the first of all, and what another session did that stands behind it.
+
+    What was changed tells more than what it broke, so it comes first; what was decided, as a
+    policy, is what the failure itself names.
+    """
+    behind = _behind(stories, int(order[0]))
     if not len(behind):
         return Proof(order, order[:1])
-    proving = numpy.concatenate([order[:1], behind])
+    changed = (features.roles.other | features.roles.call)[behind].all()
+    proving = numpy.concatenate([behind, order[:1]] if changed else [order[:1], behind])
     return Proof(_in_front(proving, order), proving)
+
+
+def _behind(stories: Stories, failure: int) -> Array:
+    """What another session did last of all that stands behind a failure; empty: nothing."""
+    behind = numpy.flatnonzero((stories.leads_to == failure) & ~stories.failed)
+    return behind[numpy.argsort(-stories.occurred_ms[behind], kind="stable")][:1]
 
 
 def _is_behind_what_is_named(stories: Stories, cause: int) -> bool:

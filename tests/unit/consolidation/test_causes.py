@@ -208,3 +208,32 @@ def test_of_each_failure_the_most_certain_cause_is_kept_and_of_all_a_few() -> No
     kept_links = best_links(candidates)
     assert [one.session_id for one in kept_links] == ["s-2", "s-3", "s-4"]
     assert len(kept_links) == MAX_CAUSES
+
+
+# -- names that are no identifiers -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "failure"),
+    [
+        ("param: galley.supplier\nwas: SkyBistro\nnow: Panier Bleu", "docket open at SkyBistro"),
+        ("setting: statin.preferred\nfrom: Lipovance\nto: atorvex", "not covered (Lipovance)"),
+        ("param: allotment.SKG\nwas: Hotel Miramar\nnow: Astoria", "NO_ROOM Hotel Miramar/SKG"),
+    ],
+)
+def test_a_proper_name_that_a_setting_had_is_one(change: str, failure: str) -> None:
+    found = cause_of(failing_of([refused(2, failure)]), changes_of([changed(1, change)]), {})
+    assert found is not None
+    assert found.cause_event_id == event_id(1)
+
+
+@pytest.mark.parametrize("value", ["Active", "Monday", "Full", "atorvex"])
+def test_a_state_or_a_plain_word_names_nothing(value: str) -> None:
+    assert not changes_of([changed(1, f"setting: plan\nfrom: {value}")])
+
+
+def test_a_code_in_capital_letters_is_what_a_call_changed() -> None:
+    amended = called(1, "ftl.ruleSet.amend", text="min: 12 h 30\nrule: R-OUT", session_id="house")
+    found = cause_of(failing_of([refused(2, "ILLEGAL / R-OUT short")]), changes_of([amended]), {})
+    assert found is not None
+    assert found.names == ("R-OUT",)
