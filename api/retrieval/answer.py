@@ -43,12 +43,10 @@ from api.schemas import Bound
 from api.services import Deadline, ReadContext
 from consolidation.decay import DecayWeights
 from consolidation.summary_payloads import summary_ids_seen
-from enrichment.event_kinds import EventKind
 from pipelines.columns.reads import Beside, Wanted
 from pipelines.columns.records import Standings
 from pipelines.graph.reader import GraphRead
 from pipelines.graph.reads.entities import EntityReads
-from pipelines.graph.reads.events import EventReads
 from pipelines.graph.reads.scope import Scope
 from pipelines.graph.reads.walk import CauseReads, nodes, shown
 from pipelines.graph.rows import Signalled, ids_by_label, is_event, wire_id
@@ -335,13 +333,12 @@ class Retrieval:
             page.notes.cut_by.add(Bound.NODES)
         ids = [ranked.node_id for ranked in first]
         limit_ms = self._deadline.remaining_ms()
-        supporting = self._supporting(ids)
-        page.nodes, page.edges = self._reader.read(
-            lambda graph: shown(graph, scope, ids, supporting), timeout_ms=limit_ms
+        supporting, told = self._supporting(ids), self._told_as_whole(ids)
+        page.nodes, page.edges, page.texts = self._reader.read(
+            lambda graph: shown(graph, scope, ids, supporting, told=told), timeout_ms=limit_ms
         )
         self._read_pending(ids, limit_ms)
         page.summary = self._summary()
-        page.texts = self._texts()
         # What has left the graph since it was ranked has left the answer.
         page.ranking = [ranked for ranked in first if ranked.node_id in page.nodes]
         if page.story is not None and page.story.plan.operator is Operator.PROMISE:
@@ -364,25 +361,13 @@ class Retrieval:
             page.notes.cut("the summary of the session could not be read in time")
             return None
 
-    def _texts(self) -> Mapping[str, str]:
-        """What the first events say as a whole, where the answer is a part of it."""
-        page, scope = self._page, self._context.scope
-        if page.story is None or page.story.plan.operator not in OF_TEXTS:
+    def _told_as_whole(self, ids: Sequence[str]) -> Mapping[str, bool]:
+        """The first events, where the answer is a part of what they say; see `shown`."""
+        story = self._page.story
+        if story is None or story.plan.operator not in OF_TEXTS:
             return {}
-        ids = [ranked.node_id for ranked in page.ranking if ranked.node_id in page.nodes]
-        events = [own_id for own_id in ids if is_event(own_id)][:MAX_RECORDS]
-        chosen = [
-            own_id
-            for place, own_id in enumerate(events)
-            if place < MAX_TEXTS or page.nodes[own_id].properties.get("kind") != EventKind.MESSAGE
-        ]
-        try:
-            return self._context.read(
-                self._reader, lambda graph: EventReads(graph, scope).texts(chosen)
-            )
-        except QueryTimeout:
-            page.notes.cut("what the events say could not be read in time")
-            return {}
+        events = list(filter(is_event, ids))[:MAX_RECORDS]
+        return {own_id: place < MAX_TEXTS for place, own_id in enumerate(events)}
 
     def _supporting(self, ids: Sequence[str]) -> Mapping[str, Sequence[str]]:
         """The newest events that mention the entities of the page, by own id."""

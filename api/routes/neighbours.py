@@ -64,7 +64,7 @@ async def read_neighbours(
             supporting = columns.newest_mentions(entities, MAX_SUPPORTING) if entities else {}
 
             def ask(read: GraphRead) -> _Beside | None:
-                read_nodes, edges = shown(read, context.scope, first, supporting)
+                read_nodes, edges, _ = shown(read, context.scope, first, supporting)
                 if own_id not in read_nodes:
                     return None
                 if query.edge_types:

@@ -21,7 +21,7 @@ from pipelines.graph.reads.entities import EntityReads
 from pipelines.graph.reads.events import EventReads
 from pipelines.graph.reads.facts import FactFilter, FactReads
 from pipelines.graph.reads.scope import Scope
-from pipelines.graph.reads.walk import ALIKE_REASON, CauseReads, edges_between, nodes
+from pipelines.graph.reads.walk import ALIKE_REASON, CauseReads, edges_between, nodes, shown
 from projections.schema import CAUSED_BY, FOLLOWS, LINKED_TO, SUMMARY, TRAIT, TRAIT_EDGES
 from tests.contracts.test_columns import NAMES, NOW_MS, World
 from tests.contracts.test_fact_questions import CLAUSES
@@ -63,6 +63,11 @@ def summaries(world: World) -> list[str]:
 
 def supporting(world: World) -> Mapping[str, list[str]]:
     return dict.fromkeys(world.entities, world.events[::3])
+
+
+def told_by_turns(world: World) -> Mapping[str, bool]:
+    """Two events of three: one whoever says it, one unless it is a message."""
+    return {one: place % 3 == 1 for place, one in enumerate(world.events) if place % 3}
 
 
 def each(
@@ -146,6 +151,11 @@ QUESTIONS: Mapping[str, Asked] = {
     "edges": Asked(lambda graph, scope, world: edges_between(graph, scope, world.node_ids), False),
     "edges of nodes that are named twice": Asked(
         lambda graph, scope, world: edges_between(graph, scope, 2 * list(world.node_ids)), False
+    ),
+    "what some of them say": Asked(
+        lambda graph, scope, world: (
+            shown(graph, scope, world.node_ids, {}, told=told_by_turns(world)).texts
+        )
     ),
     "story": each(CauseReads, "story", sessions, 0, NOW_MS, 15),
     "causes": on(CauseReads, "causes", events, 500)._replace(ordered=False),

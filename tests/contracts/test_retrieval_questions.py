@@ -59,6 +59,7 @@ PARAMETERS = {
     "words": "x",
     "vector": [0.05] * 384,
     "among": {"x": True},
+    "told": {"x": True},
     "caps": EDGE_CAPS,
 }
 

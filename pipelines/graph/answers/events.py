@@ -14,6 +14,7 @@ from pipelines.graph.answers.seen import (
     columns,
     newest_first,
     properties,
+    said_in,
 )
 from pipelines.graph.reads import events as asked
 from pipelines.graph.reads.scope import MAX_LATER, MAX_SCANNED
@@ -131,10 +132,7 @@ def _followed(seen: Seen) -> list[Row]:
 
 
 def _texts(seen: Seen) -> list[Row]:
-    return [
-        {"id": node.key[1], "text": node.values["text"] or node.values["summary"] or ""}
-        for node in seen.events(seen.given["ids"])
-    ]
+    return [{"id": node.key[1], "text": said_in(node)} for node in seen.events(seen.given["ids"])]
 
 
 ANSWERS: Final[Mapping[str, Answer]] = {

@@ -261,5 +261,10 @@ def event_row(node: FoundNode) -> dict[str, Any]:
     return {"node": columns(EVENT, node), "text": node.values["text"] or ""}
 
 
+def said_in(node: FoundNode) -> str:
+    """What an event says, as far as it was kept."""
+    return node.values["text"] or node.values["summary"] or ""
+
+
 Answer = Callable[[Seen], list[Row]]
 """How a question is answered from what its reader may see."""

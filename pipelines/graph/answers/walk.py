@@ -7,7 +7,8 @@ from itertools import islice
 from typing import Any, Final
 
 from consolidation.payloads import CAUSE
-from pipelines.graph.answers.seen import Answer, Row, Seen, columns, event_row, properties
+from enrichment.event_kinds import EventKind
+from pipelines.graph.answers.seen import Answer, Row, Seen, columns, event_row, properties, said_in
 from pipelines.graph.reader import column_names
 from pipelines.graph.reads import walk as asked
 from pipelines.graph.rows import RETRIEVED, FoundEdge, FoundNode, wire_id
@@ -49,7 +50,15 @@ def _nodes_and_edges(seen: Seen) -> list[Row]:
     nodes = _nodes(seen)
     among = {wire_id(row.label, node.key[1]) for row, node in nodes}
     edges = [edge for row, node in nodes for edge in _edges(seen, row, node.key[1], among)]
-    return [{"rows": [[_node(seen, row, node) for row, node in nodes], edges]}]
+    told = seen.given["told"]
+    texts = [
+        [node.key[1], said_in(node)]
+        for row, node in nodes
+        if row is EVENT
+        and (is_told := told.get(node.key[1])) is not None
+        and (is_told or node.values["kind"] != EventKind.MESSAGE)
+    ]
+    return [{"rows": [[_node(seen, row, node) for row, node in nodes], edges, texts]}]
 
 
 def _node(seen: Seen, row: NodeRow, node: FoundNode) -> list[Any]:

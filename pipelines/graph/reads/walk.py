@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from consolidation.payloads import CAUSE
+from enrichment.event_kinds import EventKind
 from pipelines.graph.reader import (
     EVENT_COLUMNS,
     GraphEdge,
@@ -78,6 +80,13 @@ def _edges_text() -> str:
     )
 
 
+_TEXTS: Final = f"""COLLECT {{
+  UNWIND among AS e
+  WITH e, CASE WHEN e:{EVENT.label} THEN $told[e.event_id] END AS whatever
+  WHERE whatever OR (NOT whatever AND coalesce(e.kind <> '{EventKind.MESSAGE}', true))
+  RETURN [e.event_id, coalesce(e.text, e.summary, '')] }}"""
+
+
 def _nodes_text(row: NodeRow) -> str:
     return f"""
   UNWIND ${row.label.lower()}_ids AS id
@@ -97,8 +106,8 @@ _NAMES: Final = {row.label: column_names(row) for row in RETRIEVED}
 NODES_OF: Final = f"{_united_text()}\nRETURN collect(node) AS rows"
 SHOWN_OF: Final = f"""{_united_text()}
 WITH collect(n) AS among, collect(node) AS nodes
-RETURN [nodes, {_edges_text()}] AS rows"""
-"""Nodes, and the edges between them."""
+RETURN [nodes, {_edges_text()}, {_TEXTS}] AS rows"""
+"""Nodes, the edges between them, and what some of them say as a whole."""
 
 
 class Shown(NamedTuple):
@@ -107,10 +116,12 @@ class Shown(NamedTuple):
     Attributes:
         nodes: that are in the graph and in scope, by wire id.
         edges: of every type both of whose ends are among them, sorted.
+        texts: what events say, as far as it was kept, by id; of those that it was asked of.
     """
 
     nodes: dict[str, GraphNode]
     edges: list[GraphEdge]
+    texts: dict[str, str]
 
 
 def nodes(
@@ -138,8 +149,9 @@ def shown(
     scope: Scope,
     node_ids: Iterable[str],
     supporting: Mapping[str, Sequence[str]],
+    told: Mapping[str, bool] = MappingProxyType({}),
 ) -> Shown:
-    """The nodes, and the edges between them.
+    """The nodes, the edges between them, and what some of them say.
 
     Of a session's order those that stood there before events came that are not seen.
 
@@ -148,9 +160,12 @@ def shown(
         scope: who looks.
         node_ids: wire ids.
         supporting: see `nodes`.
+        told: events that are asked what they say as a whole, by id; False: unless somebody said it.
     """
     asked_for = ids_by_parameter(dict.fromkeys(node_ids))
-    rows, between = collected(graph, scope, SHOWN_OF, supporting=supporting, **asked_for)
+    rows, between, texts = collected(
+        graph, scope, SHOWN_OF, supporting=supporting, told=dict(told), **asked_for
+    )
     seen = _by_id(scope, rows)
     edges = [
         GraphEdge(type_, source, target, plain_properties(properties))
@@ -158,7 +173,8 @@ def shown(
     ]
     if scope.until is not None:
         edges += followed_then(graph, scope, ids_by_label(seen)[EVENT.label])
-    return Shown(seen, sorted(edges, key=itemgetter(0, 1, 2)))  # the type, and both ends
+    edges.sort(key=itemgetter(0, 1, 2))  # the type, and both ends
+    return Shown(seen, edges, {event_id: text for event_id, text in texts if text})
 
 
 def _by_id(scope: Scope, rows: Iterable[Sequence[Any]]) -> dict[str, GraphNode]:
