@@ -150,10 +150,16 @@ clean: ## remove .venv and caches; data folders and the jar cache stay
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
+# uv takes seconds for what takes pip most of a minute; pip brings it, and stands in for it where only
+# pip is told which mirror to ask.
 $(STAMP): requirements.lock pyproject.toml clients/python/pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if v >= (3, 11) else "Python 3.11 or newer is needed; say which: make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --require-hashes --no-deps -r requirements.lock
+	@awk '/^[^ ]/ { chosen = /^uv==/ } chosen' requirements.lock > $(VENV)/uv.txt
+	$(BIN)/python -m pip install --quiet --require-hashes --no-deps -r $(VENV)/uv.txt
+	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --require-hashes --no-deps \
+		-r requirements.lock || $(BIN)/python -m pip install --quiet --require-hashes --no-deps \
+		-r requirements.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e . -e clients/python
 	@touch $@
 
@@ -162,7 +168,6 @@ $(PEERS)/.installed: $(PEERS_LOCK)
 	$(PEERS)/bin/python -m pip install --quiet --require-hashes --no-deps -r $(PEERS_LOCK)
 	@touch $@
 
-# Many files of many packages: uv takes seconds for what takes pip half a minute.
 $(ADAPTERS)/.installed: $(ADAPTERS_LOCK) $(STAMP)
 	$(PYTHON) -m venv --without-pip $(ADAPTERS)
 	$(BIN)/uv pip install --quiet --python $(ADAPTERS)/bin/python --require-hashes --no-deps \
