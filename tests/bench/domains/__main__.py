@@ -1,4 +1,4 @@
-"""`python -m tests.bench.domains [clinic] [freight] [estate] [crewdesk] [support] [coding]`, by HTTP.
+"""`python -m tests.bench.domains [clinic] [freight] [estate] [crewdesk] [support] [coding]`.
 
 Each domain is made by the generator of the developers' set (`shared/bench/agents`), in a small and
 a large memory, imported into a small edition of its own, consolidated, asked with default settings,
