@@ -114,7 +114,7 @@ class World:
                 user_id=draw.choice(USERS),
                 tool_name=draw.choice((None, "pay_order")),
                 event_type="ticket.opened" if number % 2 else "note",
-                kind=("other", None, "message", None)[number % 4],
+                kind=(None, "other", "message", "other")[number % 4],
                 status=draw.choice(("completed", "failed", "timeout")),
                 global_position=f"{number // 2}-{number % 2}",
                 importance_hint=draw.choice((None, 3, 9)),
