@@ -23,7 +23,7 @@ from tests.properties.test_mutations import Case
 
 pytestmark = pytest.mark.integration
 
-SOME = 24
+SOME = 40
 MOST_UNWRITTEN = 0.15
 """Share of the cases that this store cannot be made to hold, such as a time of another type."""
 
