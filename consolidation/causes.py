@@ -72,6 +72,7 @@ _STATES: Final = word_set(
     "daily weekly monthly yearly hourly monday tuesday wednesday thursday friday saturday sunday"
 )
 """Values that say no name, although they may be written with a capital letter."""
+
 _DAY_MS = 86_400_000
 _TELLING_DIGITS = 6
 _TYPE_WORD = re.compile(r"[a-z0-9]+")
