@@ -210,6 +210,7 @@ class Retrieval:
             seeds=gathered.entities,
             weights=self._services.policy.weights,
             threshold=self._context.settings.answer_threshold,
+            embed=lambda text: self._services.embedder.embed(text, timeout_ms=timeout_ms),
         )
         return told(reads, asking, hits=gathered.hits, vector=gathered.vector, persons=persons)
 

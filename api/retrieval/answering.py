@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from api.retrieval.durations import session_lasted, sessions_asked
+from api.retrieval.fact_meaning import Embed, asks_value, in_words_of_facts
 from api.retrieval.fact_words import in_words_of_records
 from api.retrieval.intent import PERSONAL
 from api.retrieval.open_answer import open_answer, open_asked, otherwise_meant, with_promises
 from api.retrieval.person_ranking import preferred, profile_of, remarked, stated_by_fact
 from api.retrieval.personal import OF_LINES
-from api.retrieval.persons import Asking, PersonAsked, Persons, person_answer
+from api.retrieval.persons import Asking, PersonAsked, Persons, by_name, person_answer
 from api.retrieval.plan import WHAT_HAPPENED, Operator, Plan, plan_of
 from api.retrieval.story_answer import nearest_first, story_answer
 from api.retrieval.story_evidence import beside_labels
@@ -70,7 +71,8 @@ def _told(reads: ColumnReads, question: PersonAsked, persons: Persons | None) ->
     as_put = question
     asking, plan, hits, vector = question
     if plan.operator not in PERSONAL:
-        answer = _by_stories(reads, asking, plan, hits=hits, vector=vector)
+        embed = None if persons is None else persons.embed
+        answer = _by_stories(reads, asking, plan, hits=hits, vector=vector, embed=embed)
         if (meaning := in_words_of_records(asking.query)) is not None:
             asking = asking._replace(query=meaning)
             meant = planned(reads, asking, vector)
@@ -80,7 +82,13 @@ def _told(reads: ColumnReads, question: PersonAsked, persons: Persons | None) ->
                 answer, question = other, PersonAsked(asking, meant, hits, vector)
         if persons is None:
             return answer
-        return _of_persons(persons, question, stated_by_fact(persons, as_put, answer))
+        answer = _of_persons(persons, question, stated_by_fact(persons, as_put, answer))
+        asks_fact = answer.value is None or plan.operator is Operator.ACTOR
+        if asks_fact and asks_value(plan) is not None:
+            named = by_name(persons, as_put)
+            other = answer if named is None else _told(reads, named, persons)
+            return max(other, answer, key=lambda told: told.confidence)
+        return answer
     if plan.operator is Operator.PROFILE:
         answer = _by_stories(reads, asking, plan, hits=hits, vector=vector)
         return answer if persons is None else profile_of(persons, question, answer)
@@ -109,6 +117,7 @@ def _by_stories(
     *,
     hits: Sequence[str],
     vector: Sequence[float] | None,
+    embed: Embed | None = None,
 ) -> StoryAnswer:
     """The answer that is listed, or read from stories."""
     if plan.operator is Operator.OPEN:
@@ -133,6 +142,13 @@ def _by_stories(
         answer = _by_stories(reads, asking, of_time, hits=hits, vector=vector)
         return nearest_first(answer, is_before=plan.operator is Operator.BEFORE)
     answer = story_answer(stories, terms, plan, now_ms=asking.now_ms, zone=asking.zone)
+    if embed is not None and (answer.value is None or plan.operator is Operator.ACTOR):
+        meant = in_words_of_facts(reads, stories, terms, plan, embed=embed)
+        if meant is not None:
+            put = asking._replace(query=meant.query)
+            other = _by_stories(reads, put, meant.planned(plan), hits=hits, vector=vector)
+            if meant.answers(other, answer, stories, terms):
+                return meant.limited(other)
     is_blank = plan.operator is Operator.SEARCH and not terms.stems
     is_unheard = acts and answer.decides and is_unheard_of(stories, terms, plan, answer.order[0])
     if is_blank or is_unheard:

@@ -42,6 +42,7 @@ from enrichment.names import canonical_name
 from enrichment.stems import stem_in, stems_of, words_in
 from pipelines.columns.reads import Wanted
 from pipelines.columns.records import Stories
+from pipelines.graph.rows import FactRow
 from projections.schema import EDGES, MAX_WEIGHT
 
 OVERRULED: Final = 0.15
@@ -55,6 +56,8 @@ _ASKS_OTHERWISE: Final = re.compile(
     re.IGNORECASE,
 )
 """What a fact that holds does not answer by what it leads to."""
+_POSSESSIVE: Final = re.compile(r"['\u2019]s\b")
+_ASKS_SEVERAL: Final = re.compile(r"(?<!\w)(?:all|are|every|each|which|list)(?!\w)", re.IGNORECASE)
 _OF_WHO_ASKS: Final = frozenset(map(stem_in, WHO_ASKS))
 _ASKS_WHO: Final = re.compile(r"^\W*who\s+(?:is|are|was|were)\b", re.IGNORECASE)
 SAID_ENOUGH: Final = 0.5
@@ -153,6 +156,8 @@ def stated_by_fact(persons: Persons, question: PersonAsked, answer: StoryAnswer)
         is_asker = isinstance(answer.value, str) and canonical_name(answer.value) in person.names
         return answer._replace(value=None) if has_actor and is_asker else answer
     best.sort(key=lambda fact: -fact.properties["valid_from"])
+    if not _ASKS_SEVERAL.search(query):
+        best = [fact for fact in best if not _is_written(fact) or _of_one(fact, best[0])]
     front = list(dict.fromkeys(fact.properties["event_id"] for fact in best))
     if answer.decides:
         shown = [one for one in front if one in answer.order]
@@ -162,6 +167,15 @@ def stated_by_fact(persons: Persons, question: PersonAsked, answer: StoryAnswer)
         value=", ".join(dict.fromkeys(fact.target.name for fact in best)),
         evidence=front,
     )
+
+
+def _is_written(fact: FactRow) -> bool:
+    """Whether a tool wrote it: of several values that it wrote the last one is meant."""
+    return bool(fact.properties.get("source") == "system")
+
+
+def _of_one(fact: FactRow, other: FactRow) -> bool:
+    return bool(fact.properties["event_id"] == other.properties["event_id"])
 
 
 def _ordered(answer: StoryAnswer, order: Sequence[str]) -> StoryAnswer:
@@ -240,6 +254,16 @@ def _wished(
     )
 
 
+def _without_names(query: str, names: frozenset[str]) -> str:
+    """A question without the names of a person, which lead its vector to whatever names them."""
+    return " ".join(word for word in query.split() if not _is_name(word, names)) or query
+
+
+def _is_name(word: str, names: frozenset[str]) -> bool:
+    parts = words_in(_POSSESSIVE.sub("", word).lower())
+    return bool(parts) and names.issuperset(map(stem_in, parts))
+
+
 def _stems_of_names(person: Known) -> frozenset[str]:
     return frozenset(stem_in(word) for name in person.names for word in words_in(name))
 
@@ -297,9 +321,9 @@ def remarked(persons: Persons, question: PersonAsked, answer: StoryAnswer) -> St
     first = answer.order[0]
     ids = list(dict.fromkeys([first, *remarks]))
     told = [Stated("", own_id, from_ms=0, is_anew=False) for own_id in ids]
-    shares, near = asked_of(
-        told, persons.reads, terms, names=_stems_of_names(person), vector=question.vector
-    )
+    names = _stems_of_names(person)
+    vector = persons.embed(_without_names(question.asking.query, names)) or question.vector
+    shares, near = asked_of(told, persons.reads, terms, names=names, vector=vector)
     match = dict(zip(ids, map(sum, zip(shares, near, strict=True)), strict=True))
     if first not in remarks and shares[0] >= SAID_ENOUGH:
         return answer

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import tzinfo
 from typing import Final, NamedTuple, Protocol, TypeVar
 
+from api.retrieval.fact_meaning import Embed
 from api.retrieval.intent import PERSONAL, Intent, Seed
 from api.retrieval.lessons import lessons_in
 from api.retrieval.narrative import one_line
@@ -55,6 +56,7 @@ WHO_ASKS: Final = word_set(
 """Words for somebody who is not named: whose session it is."""
 _THEMSELVES: Final = word_set("i me my mine we us our ours")
 """By which whoever asks speaks of themselves."""
+_MY: Final = re.compile(r"(?<!\w)(?:my|mine)(?!\w)", re.IGNORECASE)
 _TO_ME: Final = re.compile(
     r"\b(?:give|tell|show|remind|let|brief|catch|fill|bring|get|find|send|help)\s+(?:me|us)\b",
     re.IGNORECASE,
@@ -83,6 +85,7 @@ class Persons(NamedTuple):
         seeds: entities that the question names, the best first.
         weights: of edge types, by intent.
         threshold: the confidence from which on something is known.
+        embed: gives vectors of texts.
     """
 
     reads: ColumnReads
@@ -91,6 +94,7 @@ class Persons(NamedTuple):
     seeds: Sequence[Seed]
     weights: Mapping[str, Mapping[str, float]]
     threshold: float
+    embed: Embed
 
 
 class Asking(NamedTuple):
@@ -228,6 +232,27 @@ def meant_by(persons: Persons, question: PersonAsked) -> list[EntityName]:
 def is_of_who_asks(query: str) -> bool:
     """Whether a question speaks of whoever puts it, in so many words."""
     return not _THEMSELVES.isdisjoint(words_in(_TO_ME.sub(" ", query).lower()))
+
+
+def by_name(persons: Persons, question: PersonAsked) -> PersonAsked | None:
+    """A question of whoever asks, as another would put it: "Ann Lee's desk" for "my desk".
+
+    None: it does not ask so, or who asks has no name but an identifier.
+    """
+    query, plan = question.asking.query, question.plan
+    if _MY.search(query) is None:
+        return None
+    names = (name for member in meant_by(persons, question) for name in member.names)
+    spoken = [name for name in names if not any(map(str.isdigit, name))]
+    if not spoken:
+        return None
+    whose = f"{max(spoken, key=len)}'s"
+    return question._replace(
+        asking=question.asking._replace(query=_MY.sub(whose, query)),
+        plan=plan._replace(
+            topic=_MY.sub(whose, plan.topic), timeless=_MY.sub(whose, plan.timeless)
+        ),
+    )
 
 
 def _as_names(query: str) -> str:

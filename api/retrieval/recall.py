@@ -269,6 +269,8 @@ def former_first(
 ) -> list[RecalledFact]:
     """What held before the fact that is asked for most, then what holds now.
 
+    Where values stand side by side, as tools add them, the older ones were there before the newest.
+
     Raises:
         QueryTimeout: the time was over.
     """
@@ -279,11 +281,20 @@ def former_first(
     walk = FactWalk(wanted=before.wanted, max_depth=1)
     walk.walk(reads, [seed.entity_id for seed in seeds])
     shown = {fact.key for fact in facts}
-    former = [
-        fact
-        for fact in ranked_facts(walk, before, seeds, decay_rate=decay_rate)
-        if fact.source.entity_id == first.source.entity_id
-        and fact.properties["relation"] == first.properties["relation"]
-        and fact.key not in shown
-    ]
-    return [*former, *facts]
+    ended = ranked_facts(walk, before, seeds, decay_rate=decay_rate)
+    former = [fact for fact in ended if _is_of(fact, first) and fact.key not in shown]
+    beside = [fact for fact in facts if _is_of(fact, first)]
+    newest_ms = max(map(_since_ms, beside))
+    older = sorted((fact for fact in beside if _since_ms(fact) < newest_ms), key=_since_ms)[::-1]
+    front = {fact.key: fact for fact in (*former, *older)}
+    return [*front.values(), *(fact for fact in facts if fact.key not in front)]
+
+
+def _is_of(fact: RecalledFact, other: RecalledFact) -> bool:
+    """Whether it is the same of the same that two facts tell."""
+    same_source = fact.source.entity_id == other.source.entity_id
+    return same_source and fact.properties["relation"] == other.properties["relation"]
+
+
+def _since_ms(fact: RecalledFact) -> int:
+    return int(fact.properties["valid_from"])

@@ -1,0 +1,235 @@
+"""Which fact a question means that asks for it in words which no record has.
+
+Somebody asks for a parking bay, and `garage.assign` knows of a `stall`. What the question asks for,
+without names, is compared with each relation of what it names: with the words of the relation and
+of the tool that set it, and with the event that states the fact.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from itertools import pairwise, takewhile
+from typing import Final, NamedTuple
+
+import numpy
+
+from api.retrieval.fact_words import WISHES, has_words
+from api.retrieval.plan import Operator, Plan
+from api.retrieval.story_result import StoryAnswer
+from api.retrieval.story_roles import roles_of
+from api.retrieval.story_terms import VALUES, StoryTerms
+from enrichment.stems import plain, stem, stem_in, stems_of, words_in
+from enrichment.vocabulary import CAMEL, STOP_WORDS, relation_words
+from pipelines.columns.reads import ColumnReads, Wanted
+from pipelines.columns.records import Stories, StoryFact
+
+Embed = Callable[[str], Sequence[float] | None]
+"""The vector of a text, of unit length; None: not in time."""
+LIKE: Final = 0.56
+"""Sum of two cosines from which on a relation may be what is asked for.
+
+Below it is what nobody knows: somebody's telephone number is 0.53 of their seat.
+"""
+LIKER: Final = 1.4
+"""So many times as near as any other record must it be."""
+MEANT_SURELY: Final = 0.75
+"""Likeness from which on nothing else is asked for."""
+MAX_RELATIONS: Final = 4
+"""Of one thing, those whose events are nearest: each takes two embeddings, which are remembered."""
+_ASKED: Final = {
+    Operator.VALUE: "what is the {} of {}",
+    Operator.VALUE_BEFORE: "what was the {} of {} before",
+    Operator.VALUE_AT: "what was the {} of {}",
+}
+_OF: Final = frozenset(("of", "for"))
+_VERB: Final = re.compile(
+    r"(?<!\w)(?:wh\w+|how|is|are|was|were|do|does|did|has|have|had|can|could|will|would|\w+n['\u2019]t|"
+    r"if|not|no|any)(?!\w)",
+    re.IGNORECASE,
+)
+"""By which a question says more than what it asks for."""
+_WHAT_IS: Final = re.compile(
+    r"^\W*(?:who|what)(?:\s+(?:is|are|was|were)|['\u2019]s)(?!\w)", re.IGNORECASE
+)
+_MAY_ASK_VALUE: Final = frozenset((Operator.SEARCH, Operator.ACTOR))
+"""Operators of "the deputy of Ann Lee?" and "who is the deputy of Ann Lee?"."""
+_YES_OR_NO: Final = re.compile(r"^\W*(?:is|are|was|were|does|did|has|had)(?!\w)", re.IGNORECASE)
+
+
+class Meant(NamedTuple):
+    """A question in the words of a fact.
+
+    Attributes:
+        query: in these words.
+        operator: what it asks for.
+        topic: stems of what was asked for, as it was put.
+        likeness: of what was asked for and the relation, LIKE to 1.
+    """
+
+    query: str
+    operator: Operator
+    topic: frozenset[str]
+    likeness: float
+
+    def answers(
+        self, other: StoryAnswer, answer: StoryAnswer, stories: Stories, terms: StoryTerms
+    ) -> bool:
+        """Whether the other answer, in these words, is given instead of one in those of the asker.
+
+        Args:
+            other: the answer in these words.
+            answer: in the words of the asker.
+            stories: that this is read from.
+            terms: of the question as it was put.
+        """
+        is_beside = self.topic.isdisjoint(_shared_with_first(stories, terms, answer))
+        is_known = is_beside and other.confidence >= self.likeness
+        return self.likeness >= MEANT_SURELY or is_known or other.confidence > answer.confidence
+
+    def planned(self, plan: Plan) -> Plan:
+        """The plan of the question as it was put, with these words in place of its own."""
+        return plan._replace(operator=self.operator, topic=self.query, timeless=self.query)
+
+    def limited(self, answer: StoryAnswer) -> StoryAnswer:
+        """An answer to it, no surer than that it was meant."""
+        most = min(answer.confidence, (1 + self.likeness) / 2)
+        worth = {own_id: min(most, share) for own_id, share in answer.relevance.items()}
+        return answer._replace(confidence=most, relevance=worth)
+
+
+def in_words_of_facts(
+    reads: ColumnReads, stories: Stories, terms: StoryTerms, plan: Plan, *, embed: Embed
+) -> Meant | None:
+    """The question in the words of the fact that is the likeliest; None: none is likely.
+
+    Args:
+        reads: of the viewer.
+        stories: that were found, with the facts about what the question names.
+        terms: of the question.
+        plan: of it.
+        embed: gives vectors of texts.
+
+    Raises:
+        QueryTimeout: there was no answer in time.
+        GraphUnavailable: nobody holds the columns.
+    """
+    operator = asks_value(plan)
+    facts = [] if operator is None else _of_named(stories.facts, terms)
+    topic = _asked_for(terms, (fact.source for fact in facts))
+    vector = embed(" ".join(topic)) if facts and topic else None
+    if operator is None or vector is None:
+        return None
+    story_of = _records(stories)
+    ids = list(dict.fromkeys([*(fact.event_id for fact in facts), *story_of]))
+    standings = reads.standings(Wanted((), ids, (), 0, stems=(), vector=vector))
+    near = dict(zip(standings.ids, numpy.nan_to_num(standings.cosines).tolist(), strict=True))
+    likeness = _likeness(facts, near, _tools(stories), vector=vector, embed=embed)
+    if not likeness:
+        return None
+    chosen = max(likeness, key=likeness.__getitem__)
+    stating = {fact.event_id for fact in facts if fact.relation == chosen.relation}
+    same = {story for own_id, story in story_of.items() if own_id in stating}
+    others = (near.get(own_id, 0.0) for own_id, story in story_of.items() if story not in same)
+    if likeness[chosen] < max(LIKE, LIKER * max(others, default=0.0)):
+        return None
+    words = relation_words(chosen.relation).removeprefix("has ")
+    query = _ASKED[operator].format(words, chosen.source)
+    stems = frozenset(map(stem, map(plain, topic)))
+    return Meant(query, operator, stems, min(1.0, likeness[chosen]))
+
+
+def asks_value(plan: Plan) -> Operator | None:
+    """What a question asks for that asks for a value, or says no more than what it is of."""
+    if plan.operator in VALUES:
+        return None if _YES_OR_NO.match(plan.timeless) else plan.operator
+    if plan.operator not in _MAY_ASK_VALUE or _VERB.search(_WHAT_IS.sub("", plan.timeless)):
+        return None
+    return Operator.VALUE_AT if plan.spans else Operator.VALUE
+
+
+def _shared_with_first(stories: Stories, terms: StoryTerms, answer: StoryAnswer) -> frozenset[str]:
+    """Stems of a question that the first event of its answer has."""
+    if not answer.order:
+        return frozenset()
+    counts = stories.counts[stories.ids.index(answer.order[0])]
+    return frozenset(stem for stem, count in zip(terms.stems, counts, strict=True) if count)
+
+
+def _of_named(facts: Iterable[StoryFact], terms: StoryTerms) -> list[StoryFact]:
+    """The facts about what a question names best, whose relation says something.
+
+    Where a value is in the question, the record is found by it, and another one is asked for. Of
+    several who are called so nobody is meant.
+    """
+    stems = frozenset(map(stem_in, words_in(terms.text)))
+    by_value = {fact.event_id for fact in facts if stems_of(fact.value) <= stems}
+    named: dict[int, list[StoryFact]] = {}
+    for fact in facts:
+        tells = fact.relation not in WISHES and has_words(fact.relation)
+        if tells and fact.event_id not in by_value:
+            named.setdefault(len(stems_of(fact.source) & stems), []).append(fact)
+    most = max(named, default=0)
+    facts = named[most] if most else []
+    return facts if len({frozenset(stems_of(fact.source)) for fact in facts}) == 1 else []
+
+
+def _asked_for(terms: StoryTerms, sources: Iterable[str]) -> list[str]:
+    """The words that say what is asked for of somebody or something.
+
+    Those right before "of" and a name; where there are none, all but the names.
+    """
+    names = {stem_in(word) for source in sources for word in words_in(source.lower())}
+    text = terms.text.split()
+    for place, (word, behind) in enumerate(pairwise(text)):
+        if word in _OF and _names(behind, names):
+            before = takewhile(lambda part: part not in STOP_WORDS, reversed(text[:place]))
+            if words := list(before)[::-1]:
+                return words
+    telling = zip(terms.words, terms.is_asking, strict=True)
+    unnamed = (word for word, asks in telling if not asks and word not in terms.capitalised)
+    return [word for word in unnamed if not _names(word, names)]
+
+
+def _names(word: str, names: AbstractSet[str]) -> bool:
+    return any(stem_in(part) in names for part in words_in(word))
+
+
+def _records(stories: Stories) -> dict[str, int]:
+    """The calls that were made for whom a question names, and what they returned: story by id."""
+    roles = roles_of(stories)
+    places = numpy.flatnonzero(stories.theirs & (roles.call | roles.worked))
+    return {stories.ids[place]: int(stories.story[place]) for place in places.tolist()}
+
+
+def _tools(stories: Stories) -> dict[str, str]:
+    """The tool of each event, in words."""
+    tools = zip(stories.ids, stories.tool.tolist(), strict=True)
+    return {
+        own_id: " ".join(words_in(CAMEL.sub(" ", stories.tools[one])))
+        for own_id, one in tools
+        if one >= 0
+    }
+
+
+def _likeness(
+    facts: Iterable[StoryFact],
+    near: Mapping[str, float],
+    tools: Mapping[str, str],
+    *,
+    vector: Sequence[float],
+    embed: Embed,
+) -> dict[StoryFact, float]:
+    """How near what is asked for is to each relation, by the fact whose event is nearest to it."""
+    nearest: dict[str, StoryFact] = {}
+    for fact in sorted(facts, key=lambda fact: -near.get(fact.event_id, 0.0)):
+        nearest.setdefault(fact.relation, fact)
+    likeness = {}
+    for fact in list(nearest.values())[:MAX_RELATIONS]:
+        words = relation_words(fact.relation)
+        ways = (embed(words), embed(f"{words} {tools.get(fact.event_id, '')}"))
+        cosines = [float(numpy.dot(vector, way)) for way in ways if way is not None]
+        if cosines:
+            likeness[fact] = near.get(fact.event_id, 0.0) + max(cosines)
+    return likeness
