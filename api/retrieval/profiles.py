@@ -61,11 +61,11 @@ def profile_order(
     proving = {*proofs.wishes, *proofs.former, *(one for pair in facts for one in pair)}
     remarks = remarks_in(stories, order, importances, besides=proving)
     sorts: tuple[list[list[str]], ...] = (
+        facts,
         [[wish] for wish in proofs.wishes],
         [[remark] for remark in remarks],
-        facts,
     )
-    first = order[:1] if order[:1] and (order[0] in proving or order[0] in remarks) else []
+    first = order[:1] if proving.union([] if facts else remarks).intersection(order[:1]) else []
     in_turn = (
         one
         for turn in zip_longest(*(sort[:MAX_TURNS] for sort in sorts), fillvalue=[])

@@ -301,6 +301,26 @@ _ASKED_FOR: Final = re.compile(
 )
 
 
+_ASKS_AGENT: Final = re.compile(r"(?<!\w)(?:agents?|bots?|assistants?|tools?)(?!\w)", re.IGNORECASE)
+
+
+def ordered(stories: Stories, features: Features, plan: Plan, best: int) -> Array:
+    """Place of the words by which a person had a change made that a tool made; empty: none.
+
+    A change is told behind the call that made it, by an event of its own (`config.changed`). Who
+    asks who changed something means who wanted it so, unless an agent is asked for.
+    """
+    roles = features.roles
+    if stories.tool[best] < 0 or _ASKS_AGENT.search(plan.timeless):
+        return numpy.array([], dtype=int)
+    same = stories.story == stories.story[best]
+    places = numpy.arange(len(same))
+    if not (same & roles.other & (places > best)).any():
+        return numpy.array([], dtype=int)
+    said = numpy.flatnonzero(same & stories.person & roles.says & ~stories.asks & (places < best))
+    return said[-1:]
+
+
 def actor_of(stories: Stories, features: Features, plan: Plan, best: int) -> str | None:
     """Who did it: of a call and of what came of it who called the tool, or who asked for that."""
     if stories.tool[best] >= 0 and _ASKED_FOR.search(plan.timeless):

@@ -32,6 +32,7 @@ from api.retrieval.story_focus import (
     decision_meant,
     failure_meant,
     is_not_done,
+    ordered,
     reason_stated,
     reply_to,
     told_by_agent,
@@ -105,6 +106,9 @@ def _of_operator(
         return Proof(order, order[:1], is_known=False)
     if operator in COUNTED:
         return _of_alike(stories, features, terms, plan=plan, order=order)
+    if operator is Operator.ACTOR and len(by := ordered(stories, features, plan, best)):
+        is_known = True if features.acts.whole and features.is_an_act else None
+        return Proof(_in_front(by, order), by, is_known=is_known)
     if operator in OF_ACTS and features.acts.whole and features.is_an_act:
         return Proof(order, order[:1], is_known=True)
     if operator is Operator.LESSON and plan.failed and len(again := changed_again(stories, best)):

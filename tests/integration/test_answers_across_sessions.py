@@ -14,6 +14,7 @@ from tests.integration.ledger_of_sessions import (
     Step,
     Told,
     edition_of,
+    happened,
     said_by_agent,
     said_by_user,
 )
@@ -97,6 +98,15 @@ SESSIONS: Final[tuple[Told, ...]] = (
         ),
     ),
     (
+        *("limits", 4.0, "ove", "rules-agent"),
+        (
+            said_by_user("The members waste our lenses. Set the lens limit to 3."),
+            *_calls("publish_limit", {"published": True}, limit="lens", most=3),
+            happened("config.changed", setting="lens.limit", **{"from": 7, "to": 3}),
+            said_by_agent("Three from now on."),
+        ),
+    ),
+    (
         *("today", 0.0, None, "watch-agent"),
         _calls("point_dome", {"dome": "north", "azimuth": 40}, dome="north"),
     ),
@@ -145,6 +155,16 @@ def test_what_another_user_decided_is_not_told(edition: Edition) -> None:
 def test_why_somebody_decided_so_is_in_the_act_that_did(edition: Edition) -> None:
     told = edition.ask("Why was RQ-8 declined?")["answer"]["value"]
     assert "only one telescope for each member" in told
+
+
+def test_who_changed_a_setting_is_who_wanted_it_so(edition: Edition) -> None:
+    answer = edition.ask("Who published the lens limit?")
+    assert answer["answer"]["value"] == "ove"
+    first = next(node for node in answer["nodes"] if node["type"] == "Event")
+    assert first["attributes"]["summary"].endswith("Set the lens limit to 3.")
+    assert edition.ask("Which agent published the lens limit?")["answer"]["value"] == [
+        "rules-agent"
+    ]
 
 
 def test_what_to_do_is_what_was_learned(edition: Edition) -> None:
