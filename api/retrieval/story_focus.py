@@ -14,7 +14,7 @@ from api.retrieval.story_limits import SAYING
 from api.retrieval.story_terms import VALUES, StoryTerms, stems_of_ways, ways_of_failing
 from enrichment.act_names import base, is_reader, of_tool, of_type, says_verb
 from enrichment.event_kinds import EventKind
-from enrichment.stems import same_root, words_in
+from enrichment.stems import same_root, stems_of, words_in
 from pipelines.columns.records import KINDS, Array, Stories
 
 
@@ -201,6 +201,33 @@ def what_worked_first(stories: Stories, features: Features, order: Array) -> Arr
         later = same & stories.failed & (stories.occurred_ms >= stories.occurred_ms[best])
         first = numpy.flatnonzero(later)[:1]
     return numpy.concatenate([first, order[~numpy.isin(order, first)]])
+
+
+def went_through_first(
+    stories: Stories, features: Features, terms: StoryTerms, order: Array
+) -> Array:
+    """An order in which an act that went through at last stands before what it took.
+
+    When the booking was is not when the rate was looked up or its approval was asked for, although
+    these say the same words: the story that they are of had one aim, which failed at first. What
+    was looked up or asked for itself is called by more words of the question than the act.
+    """
+    best, roles = int(order[0]), features.roles
+    tool = int(stories.tool[best])
+    if tool < 0 or stories.failed[best] or roles.fixing_call[best] or roles.fixing_result[best]:
+        return order
+    if not (roles.between[best] or is_reader(stories.tools[tool])):
+        return order
+    done = numpy.flatnonzero(roles.fixing_result & (stories.story == stories.story[best]))
+    named = {place: _named_in(stories, terms, place) for place in (best, *done.tolist())}
+    meant = [place for place in done.tolist() if named[place] >= named[best]]
+    return numpy.concatenate([meant[-1:], order[~numpy.isin(order, meant[-1:])]]).astype("i8")
+
+
+def _named_in(stories: Stories, terms: StoryTerms, place: int) -> int:
+    """How many words of a question the tool of an event is called by."""
+    words = stems_of(stories.tools[stories.tool[place]])
+    return sum(any(same_root(one, word) for word in words) for one in terms.stems)
 
 
 def with_call(stories: Stories, features: Features) -> Array:
