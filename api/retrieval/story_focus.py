@@ -14,7 +14,7 @@ from api.retrieval.story_limits import SAYING
 from api.retrieval.story_terms import VALUES, StoryTerms, stems_of_ways, ways_of_failing
 from enrichment.act_names import base, is_reader, of_tool, of_type, says_verb
 from enrichment.event_kinds import EventKind
-from enrichment.stems import same_root, stems_of, words_in
+from enrichment.stems import same_root, words_in
 from pipelines.columns.records import KINDS, Array, Stories
 
 
@@ -226,7 +226,7 @@ def went_through_first(
 
 def _named_in(stories: Stories, terms: StoryTerms, place: int) -> int:
     """How many words of a question the tool of an event is called by."""
-    words = stems_of(stories.tools[stories.tool[place]])
+    _, words = of_tool(stories.tools[stories.tool[place]])
     return sum(any(same_root(one, word) for word in words) for one in terms.stems)
 
 
