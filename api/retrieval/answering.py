@@ -28,7 +28,10 @@ from pipelines.columns.reads import ColumnReads
 from pipelines.columns.records import ListAsked
 
 _MAY_BE_PLAIN: Final = frozenset(
-    (Operator.COUNT, Operator.USERS, Operator.CALLS, Operator.PREFERENCE, Operator.OPEN)
+    (
+        *(Operator.COUNT, Operator.USERS, Operator.CALLS, Operator.PREFERENCE, Operator.OPEN),
+        Operator.PROMISE,
+    )
 )
 """Operators whose words plain questions of content have, too: "how many orders did we lose?"."""
 _NOT_PLAIN: Final = frozenset(Operator) - {Operator.SEARCH}

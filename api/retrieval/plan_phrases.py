@@ -254,6 +254,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
             r"(?:un-?successful|failed)\s+(?:calls?|attempts?|tries|runs?)(?:\s+(?:at|of|for|in|during|to|with))?",
             r"^\W*(?:what|which\s+(?:ones?|things?))\s+(?:has\s+|have\s+)?failed\W*$",
             rf"^\W*(?:which|what)(?=\s+(?:(?!{_DOES}\b)\w+\s+){{1,3}}?(?:(?:has|have|had)\s+)?{_FAILED_SO}\W*$)",
+            r"^\W*(?:did|have|has)\s+any\b.*?\b(?:fail(?:ed)?|error(?:ed)?(?:\s+out)?|crash(?:ed)?|time[d]?\s+out|go(?:ne)?\s+wrong)(?=\W*$)",
             r"(?:did|does|has|have)\s+(?:anything|something)\s+(?:ever\s+)?(?:fail(?:ed)?|go(?:ne)?\s+wrong|break|broken|crash(?:ed)?)",
         ),
     ),

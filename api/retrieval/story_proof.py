@@ -180,14 +180,12 @@ def _of_promises(
 ) -> Proof:
     """What was promised about what a question names, or all of it; what is left, if that is asked.
 
-    A promise that says none of the words, in a story that says none, is about something else. One
-    that was kept comes behind those that were not, however the question says that it means these.
+    A promise that says none of the words, in a story that says none, is about something else.
     """
     may_promise = promises(stories, features, terms)
     if plan.still and (may_promise & ~stories.fulfilled).any():
         may_promise &= ~stories.fulfilled
     promised = order[may_promise[order]]
-    promised = promised[numpy.argsort(stories.fulfilled[promised], kind="stable")]
     if terms.is_topicless and len(promised):  # to whom is who asks: all of it is meant
         return Proof(_in_front(promised, order), promised[:MAX_TOLD], is_known=True)
     about = features.column("story_words")[promised] > 0
@@ -196,7 +194,7 @@ def _of_promises(
         promised = promised[about]
     is_heard = bool(about.any()) or of_somebody
     is_known = None if len(promised) and is_heard else False
-    return Proof(_in_front(promised, order), promised[:MAX_TOLD], is_known=is_known)
+    return Proof(order, promised[:MAX_TOLD], is_known=is_known)
 
 
 def _around(
