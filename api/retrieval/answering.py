@@ -63,6 +63,8 @@ def told(
     may_be_plain = plan.guessed and plan.operator in _MAY_BE_PLAIN and asking.intent is None
     if not may_be_plain or persons is None or answer.confidence >= persons.threshold:
         return answer
+    if plan.operator is Operator.PROMISE and answer.confidence > 0:  # it says a word of the topic
+        return answer
     plain = planned(reads, asking, vector, besides=_NOT_PLAIN)
     other = _told(reads, PersonAsked(asking, plain, hits, vector), persons)
     return other if other.confidence >= persons.threshold else answer
