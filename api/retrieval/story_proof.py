@@ -183,7 +183,8 @@ def _of_promises(
     A promise that says none of the words, in a story that says none, is about something else.
     """
     may_promise = promises(stories, features, terms)
-    if plan.still and (may_promise & ~stories.fulfilled).any():
+    asks_open = plan.still or plan.guessed  # all ways to ask that are learned ask for these
+    if asks_open and (may_promise & ~stories.fulfilled).any():
         may_promise &= ~stories.fulfilled
     promised = order[may_promise[order]]
     if terms.is_topicless and len(promised):  # to whom is who asks: all of it is meant

@@ -102,19 +102,24 @@ def test_when_it_was_is_when_it_went_through(edition: Edition) -> None:
     assert document["answer"]["value"] == at.isoformat(timespec="seconds")
 
 
-def test_of_two_promises_the_one_that_nobody_kept_stands_first(edition: Edition) -> None:
-    answer = edition.ask("What do we still owe Rosa?", user_id="rosa")["answer"]
-    assert answer["value"] == "I will send a locksmith to it on Monday."
+@pytest.mark.parametrize(
+    "question",
+    ["What do we still owe Rosa?", "Which of our words to Rosa did we never live up to?"],
+)
+def test_of_two_promises_the_one_that_nobody_kept_is_told(edition: Edition, question: str) -> None:
+    document = edition.ask(question, user_id="rosa")
+    assert document["answer"]["value"] == "I will send a locksmith to it on Monday."
+    assert document["nodes"][0]["node_id"] == document["answer"]["evidence"][0]
 
 
 def test_what_nobody_promised_is_a_plain_question(edition: Edition) -> None:
-    document = edition.ask("a separate coach for beginners, had I said something on that?", user_id="rosa")
+    document = edition.ask(
+        "a separate coach for beginners, had I said something on that?", user_id="rosa"
+    )
     assert document["meta"]["plan"]["operator"] == "search"
 
 
-def test_whether_calls_failed_tells_those_that_did(edition: Edition) -> None:
+def test_whether_calls_failed_tells_one_that_did(edition: Edition) -> None:
     document = edition.ask("did any gate call error out?", user_id="rosa")
-    said = {node["node_id"]: node["attributes"] for node in document["nodes"]}
-    first = [said[one]["status"] for one in document["answer"]["evidence"] if one in said]
     assert document["meta"]["plan"]["operator"] == "failures"
-    assert first
+    assert document["answer"]["value"] == "gate.tail failed: E2-NOREAD tag"
