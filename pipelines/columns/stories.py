@@ -319,8 +319,8 @@ class _Telling:
                 )
         promised = numpy.flatnonzero(self._promises(rows) & ~fulfilled)
         if len(promised):
-            kept = (self._kept_by(act, rows, promised) for act in self._unasked(acts))
-            fulfilled[[place for place in kept if place is not None]] = True
+            places = (self._kept_by(act, rows, promised) for act in self._unasked(acts))
+            fulfilled[[place for place in places if place is not None]] = True
         return fulfilled
 
     def _promises(self, rows: Rows) -> Bits:
@@ -352,13 +352,12 @@ class _Telling:
         what agents promised them until then, what is most like the act or its call.
         """
         table, vectors = self._events.table, self._events.vectors
-        told = rows[promised]
-        theirs = table["user"][told] == table["user"][act]
-        places = promised[theirs & (table["occurred_ms"][told] < table["occurred_ms"][act])]
+        words = rows[promised]
+        theirs = table["user"][words] == table["user"][act]
+        places = promised[theirs & (table["occurred_ms"][words] < table["occurred_ms"][act])]
         if not len(places):
             return None
-        call = table.whole("previous").item(act)
-        made = numpy.array([row for row in (act, call) if row != NOBODY], dtype=numpy.int32)
+        made = numpy.array([act, *islice(self._onwards(act, "previous"), 1)], dtype=numpy.int32)
         likeness = [vectors.cosines(vector, rows[places]) for vector in vectors.unit(made)]
         alike = numpy.nan_to_num(numpy.max(likeness, axis=0))
         return int(places[alike.argmax()]) if alike.max() >= _KEEPS else None

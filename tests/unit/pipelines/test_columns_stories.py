@@ -380,7 +380,7 @@ def test_what_was_done_unasked_keeps_the_promise_that_it_is_most_like(
         {"text": "i will call a welder", "embedding": unit(5), "user_id": "ann"},
     ]
     before = [] if asked_by is None else [{"text": "and?", "agent_id": asked_by}]
-    act = {"tool_name": tool, "embedding": unit(meant)}
+    act: dict[str, Any] = {"tool_name": tool, "embedding": unit(meant)}
     acts = [{"kind": "call", **act}, {"kind": "result", "status": "completed", **act}]
     later = [{"session_id": "t", "user_id": "ann", **event} for event in (*before, *acts)]
     stories = told(
