@@ -343,7 +343,8 @@ class Retrieval:
         # What has left the graph since it was ranked has left the answer.
         page.ranking = [ranked for ranked in first if ranked.node_id in page.nodes]
         if page.story is not None and page.story.plan.operator is Operator.PROMISE:
-            page.ranking = promising_first(page.ranking, page.texts)
+            proving = {one: page.texts[one] for one in page.story.evidence if one in page.texts}
+            page.ranking = promising_first(page.ranking, proving)
 
     def _summary(self) -> str | None:
         """What summaries say of the session of the first event, if that is asked for."""

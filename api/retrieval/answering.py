@@ -29,7 +29,10 @@ from pipelines.columns.reads import ColumnReads
 from pipelines.columns.records import ListAsked
 
 _MAY_BE_PLAIN: Final = frozenset(
-    (Operator.COUNT, Operator.USERS, Operator.CALLS, Operator.PREFERENCE, Operator.OPEN)
+    (
+        *(Operator.COUNT, Operator.USERS, Operator.CALLS, Operator.PREFERENCE, Operator.OPEN),
+        Operator.PROMISE,
+    )
 )
 """Operators whose words plain questions of content have, too: "how many orders did we lose?"."""
 _NOT_PLAIN: Final = frozenset(Operator) - {Operator.SEARCH}
@@ -60,6 +63,8 @@ def told(
     answer = _told(reads, PersonAsked(asking, plan, hits, vector), persons)
     may_be_plain = plan.guessed and plan.operator in _MAY_BE_PLAIN and asking.intent is None
     if not may_be_plain or persons is None or answer.confidence >= persons.threshold:
+        return answer
+    if plan.operator is Operator.PROMISE and answer.confidence > 0:  # it says a word of the topic
         return answer
     plain = planned(reads, asking, vector, besides=_NOT_PLAIN)
     other = _told(reads, PersonAsked(asking, plain, hits, vector), persons)

@@ -11,10 +11,12 @@ from api.retrieval.ranking import Ranked
 _SENTENCE: Final = re.compile(r"[^.!?\n]*(?:[.!?](?!\s|$)[^.!?\n]*)*[.!?]*")
 _WILL: Final = re.compile(
     r"(?<!\w)(?:(?:i|we)\s*(?:['\u2019]ll|\s(?:will|shall|promise|am\s+going\s+to|are\s+going\s+to))|"
-    r"(?:i['\u2019]m|we['\u2019]re)\s+going\s+to|i\s+(?:\w+\s+)?will)(?!\w)",
+    r"(?:i['\u2019]m|we['\u2019]re)\s+going\s+to|i\s+(?:\w+\s+)?will|"
+    r"(?:count|rely)\s+on\s+(?:me|us)|(?:you\s+have|i\s+give\s+you)\s+(?:my|our)\s+word|"
+    r"promise(?:d)?(?=\W*$))(?!\w)",
     re.IGNORECASE,
 )
-"""Somebody says what they themselves will do."""
+"""Somebody says what they themselves will do, or that they promise it."""
 _AHEAD: Final = (
     r"(?=[^.!?]{0,120}\b(?:after|before|by|until|tomorrow|tonight|within|once|as\s+soon\s+as|"
     r"next\s+(?:week|month|time)|on\s+[a-z]+day)\b)"
@@ -28,8 +30,10 @@ _SOON: Final = re.compile(
 )
 """Somebody says in the present what they themselves do next: "I add those tests after lunch"."""
 _TO_COME: Final = re.compile(
-    r"(?<!\w)(?:(?:you|it|this|that|they|\w+)\s*(?:['\u2019]ll|\swill)\s+(?:be|get|receive|have|hear)|"
-    rf"you\s+(?:get|receive|hear)|\w+s\s+(?:\w+\s+)?you\b{_AHEAD})(?!\w)",
+    r"(?<!\w)(?:(?:you|it|this|that|they|\w+)\s*(?:['\u2019]ll|\s(?:will|shall))\s+"
+    r"(?:be|get|receive|have|hear|come|arrive|follow)|"
+    rf"you\s+(?:get|receive|hear)|(?:\w+s\s+(?:\w+\s+)?you|(?:comes|arrives|follows)(?!,))\b{_AHEAD})"
+    r"(?!\w)",
     re.IGNORECASE,
 )
 """Somebody says what will be done."""

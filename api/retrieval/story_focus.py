@@ -203,6 +203,33 @@ def what_worked_first(stories: Stories, features: Features, order: Array) -> Arr
     return numpy.concatenate([first, order[~numpy.isin(order, first)]])
 
 
+def went_through_first(
+    stories: Stories, features: Features, terms: StoryTerms, order: Array
+) -> Array:
+    """An order in which an act that went through at last stands before what it took.
+
+    When the booking was is not when the rate was looked up or its approval was asked for, although
+    these say the same words: the story that they are of had one aim, which failed at first. What
+    was looked up or asked for itself is called by more words of the question than the act.
+    """
+    best, roles = int(order[0]), features.roles
+    tool = int(stories.tool[best])
+    if tool < 0 or stories.failed[best] or roles.fixing_call[best] or roles.fixing_result[best]:
+        return order
+    if not (roles.between[best] or is_reader(stories.tools[tool])):
+        return order
+    done = numpy.flatnonzero(roles.fixing_result & (stories.story == stories.story[best]))
+    named = {place: _named_in(stories, terms, place) for place in (best, *done.tolist())}
+    meant = [place for place in done.tolist() if named[place] >= named[best]]
+    return numpy.concatenate([meant[-1:], order[~numpy.isin(order, meant[-1:])]]).astype("i8")
+
+
+def _named_in(stories: Stories, terms: StoryTerms, place: int) -> int:
+    """How many words of a question the tool of an event is called by."""
+    _, words = of_tool(stories.tools[stories.tool[place]])
+    return sum(any(same_root(one, word) for word in words) for one in terms.stems)
+
+
 def with_call(stories: Stories, features: Features) -> Array:
     """Which identifiers each event holds, itself or by its call."""
     calls = numpy.array(calls_of(stories, features.roles), dtype=numpy.int64)

@@ -36,6 +36,7 @@ from api.retrieval.story_focus import (
     reason_stated,
     reply_to,
     told_by_agent,
+    went_through_first,
     what_worked_first,
 )
 from api.retrieval.story_limits import in_time
@@ -101,6 +102,8 @@ def _of_operator(
 ) -> Proof:
     if plan.operator in _OF_WHAT_IS and plan.failed is not True:
         order = what_worked_first(stories, features, order)
+    if plan.operator is Operator.TIME and not (plan.failed or plan.lasting or features.is_an_act):
+        order = went_through_first(stories, features, terms, order)
     operator, best = plan.operator, int(order[0])
     if operator in OF_ACTS and is_not_done(stories, features, terms, plan=plan, best=best):
         return Proof(order, order[:1], is_known=False)
@@ -184,7 +187,8 @@ def _of_promises(
     A promise that says none of the words, in a story that says none, is about something else.
     """
     may_promise = promises(stories, features, terms)
-    if plan.still and (may_promise & ~stories.fulfilled).any():
+    asks_open = plan.still or plan.guessed  # all ways to ask that are learned ask for these
+    if asks_open and (may_promise & ~stories.fulfilled).any():
         may_promise &= ~stories.fulfilled
     promised = order[may_promise[order]]
     if terms.is_topicless and len(promised):  # to whom is who asks: all of it is meant
@@ -322,11 +326,11 @@ def _alike(stories: Stories, features: Features, terms: StoryTerms, best: int) -
     same = features.within & (stories.failed == stories.failed[best])
     if not stories.failed[best]:
         same &= stories.kind == stories.kind[best]
-    if _names_tool(stories, terms, best):
-        same &= stories.tool == stories.tool[best]
+    holds = stories.counts > 0
+    if _names_tool(stories, terms, best) or (not holds[best].any() and stories.tool[best] >= 0):
+        same &= stories.tool == stories.tool[best]  # what says no word is told by its tool alone
     if stories.marks[best]:  # it says how it failed, as the question does
         same &= stories.marks > 0
-    holds = stories.counts > 0
     rarity = numpy.log1p(stories.total / numpy.maximum(stories.holding, 1))
     same &= _holds_alike(holds, rarity, best, _ALIKE)
     # people tell of the same failure in other words: the call with its outcomes tells what it was

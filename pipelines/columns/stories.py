@@ -47,6 +47,8 @@ MAX_OF_SPEAKER: Final = 30
 MAX_FAILED: Final = 200
 MAX_PROMISING: Final = 20
 """Messages of agents that may promise something, each with its story."""
+_KEEPS: Final = 0.2
+"""Cosine from which on an act may keep a promise."""
 _NAME_PART: Final = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")  # noqa: RUF001
 
 
@@ -287,7 +289,8 @@ class _Telling:
 
         Tools that do something are called by its object: that the spare part will be posted is
         fulfilled by `ship_spare_part` that worked. Where one is called by what it does alone, the
-        identifier of what it was done to tells: that T-7 will be closed, by `tickets.close`.
+        identifier of what it was done to tells: that T-7 will be closed, by `tickets.close`. What
+        was done for them unasked keeps what it is most like.
         """
         table, texts = self._events.table, self._events.texts
         fulfilled = numpy.zeros(len(rows), dtype=bool)
@@ -314,7 +317,50 @@ class _Telling:
                 fulfilled[place] = bool(later) and (
                     bool(by_tool[place]) or self._is_of_same(int(rows[place]), later)
                 )
+        promised = numpy.flatnonzero(self._promises(rows) & ~fulfilled)
+        if len(promised):
+            places = (self._kept_by(act, rows, promised) for act in self._unasked(acts))
+            fulfilled[[place for place in places if place is not None]] = True
         return fulfilled
+
+    def _promises(self, rows: Rows) -> Bits:
+        """Which events are words of agents that say a mark of promises."""
+        marked = (self._events.texts.counts(self._question.marks, rows) > 0).any(axis=1)
+        spoken = numpy.isin(self._events.table["author"][rows], self._acting)
+        messages = numbers_of_kinds(self._view, (EventKind.MESSAGE,))
+        return numpy.asarray(
+            marked & spoken & numpy.isin(self._events.table["kind"][rows], messages)
+        )
+
+    def _unasked(self, acts: Rows) -> Iterator[int]:
+        """Of some acts those of tools that do something, before which no person said a word."""
+        table, names = self._events.table, self._events.names
+        tools = numpy.unique(table["tool"][acts]).tolist()
+        doing = [tool for tool in tools if not is_reader(names.text(tool) or "")]
+        acting = set(self._acting)
+        kind, author = table.whole("kind").item, table.whole("author").item
+        says = set(numbers_of_kinds(self._view, (EventKind.MESSAGE,)))
+        for act in acts[numpy.isin(table["tool"][acts], doing)].tolist():
+            before = self._onwards(act, "previous")
+            if not any(kind(row) in says and author(row) not in acting for row in before):
+                yield act
+
+    def _kept_by(self, act: int, rows: Rows, promised: Array) -> int | None:
+        """The place of the promise that an act keeps which nobody asked for; None: of none.
+
+        Whoever does something for a user without a word of theirs keeps what was said before: of
+        what agents promised them until then, what is most like the act or its call.
+        """
+        table, vectors = self._events.table, self._events.vectors
+        words = rows[promised]
+        theirs = table["user"][words] == table["user"][act]
+        places = promised[theirs & (table["occurred_ms"][words] < table["occurred_ms"][act])]
+        if not len(places):
+            return None
+        acts = numpy.array([act, *islice(self._onwards(act, "previous"), 1)], dtype=numpy.int32)
+        likeness = [vectors.cosines(vector, rows[places]) for vector in vectors.unit(acts)]
+        alike = numpy.nan_to_num(numpy.max(likeness, axis=0))
+        return int(places[alike.argmax()]) if alike.max() >= _KEEPS else None
 
     def _is_of_same(self, row: int, acts: Sequence[int]) -> bool:
         """Whether some acts were done to all that an event names by an identifier."""

@@ -68,6 +68,8 @@ PHRASINGS: dict[Operator, tuple[str, ...]] = {
         "By which steps was the move done?",
     ),
     Operator.FAILURES: (
+        "did any dns call error out?",
+        "Have any of the nightly jobs timed out?",
         "Which calls failed during the booking?",
         "List the failed attempts at the upload.",
         "What errors did we get with the import?",
@@ -87,6 +89,8 @@ PHRASINGS: dict[Operator, tuple[str, ...]] = {
         "Which agent took over the case?",
     ),
     Operator.TIME: (
+        "Look up the day somebody finally fired the kiln.",
+        "Find out the exact date on which the pot was glazed.",
         "When was the release?",
         "When did the migration take place?",
         "On which day did we ship the parcel?",
@@ -146,6 +150,9 @@ PHRASINGS: dict[Operator, tuple[str, ...]] = {
         "What is the number of times the job crashed?",
         "How many failures were there?",
         "How many deploys failed?",
+        "Number of occasions when the kiln was refused?",
+        "For the board: instances on record in which the lift stuck?",
+        "Give me a tally of the times the scanner rejected a badge.",
     ),
     Operator.USERS: (
         "Which of our users had a late parcel?",

@@ -96,6 +96,15 @@ def test_how_often_counts_what_is_alike() -> None:
     assert given.order[:3] == given.evidence
 
 
+def test_what_says_no_word_of_the_question_is_counted_by_its_tool() -> None:
+    question = "How often did the turnstile reject the thumb?"
+    plan, terms, stories = asked(question)
+    for number, tool in enumerate(("gate_tail", "gate_tail", "push_feed")):
+        stories.add(number, "call", "", tool=tool, user="ana")
+        stories.add(number, "failure", f"E{number} no match", tool=tool, user="ana", cosine=-number)
+    assert answer(question, stories, plan, terms).evidence == ["1", "3"]
+
+
 def test_how_often_it_failed_in_one_way_counts_no_other_way() -> None:
     question = "How often did the printer time out?"
     plan, terms, stories = asked(question)

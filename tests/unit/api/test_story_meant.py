@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -15,6 +15,11 @@ from tests.factories import START_MS
 from tests.unit.api.story_builder import MINUTE_MS, Told
 
 NOW_MS = START_MS + 10_000 * MINUTE_MS
+
+
+def moment(minute: int) -> str:
+    at_s = START_MS // 1_000 + 60 * minute
+    return datetime.fromtimestamp(at_s, UTC).isoformat(timespec="seconds")
 
 
 class Asked:
@@ -70,6 +75,31 @@ def test_what_is_behind_a_failure_that_is_named_is_known(code: str, *, is_known:
     answer = asked.answer()
     assert answer.order[0] == "0"
     assert (answer.confidence >= 0.9) is is_known
+
+
+def test_when_it_was_is_when_it_went_through_and_not_when_it_was_looked_up() -> None:
+    asked = Asked("When was the firing of the kiln that was accepted?")
+    asked.add(0, "call", "kiln", tool="stoke")
+    asked.add(0, "failure", "kiln wants a cone", tool="stoke")
+    asked.add(0, "call", "kiln", tool="search_handbook")
+    said = "a firing of the kiln is accepted with a cone"
+    asked.add(0, "result", said, tool="search_handbook", cosine=0.9)
+    asked.add(0, "call", "kiln cone 6", tool="stoke")
+    asked.add(0, "result", "queued", tool="stoke")
+    given = asked.answer()
+    assert given.order[0] == "5"
+    assert given.value == moment(5)
+
+
+def test_when_it_was_looked_up_is_when_that_was_done() -> None:
+    asked = Asked("When was the handbook searched for the kiln?")
+    asked.add(0, "call", "kiln", tool="fire_kiln")
+    asked.add(0, "failure", "kiln wants a cone", tool="fire_kiln")
+    asked.add(0, "call", "kiln", tool="search_handbook")
+    asked.add(0, "result", "kiln firings want a cone", tool="search_handbook")
+    asked.add(0, "call", "kiln cone 6", tool="fire_kiln")
+    asked.add(0, "result", "queued", tool="fire_kiln")
+    assert asked.answer().order[0] in ("2", "3")
 
 
 def test_what_is_was_not_set_by_an_attempt_that_failed() -> None:

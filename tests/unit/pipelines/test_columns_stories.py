@@ -359,3 +359,37 @@ def test_an_assistant_that_only_talks_is_no_person() -> None:
     )
     persons = by_id(told(tenant, hits=["e0"]), "person")
     assert persons == {"e0": True, "e1": False, "e2": False}
+
+
+@pytest.mark.parametrize(
+    ("asked_by", "tool", "meant", "kept"),
+    [
+        (None, "lamp_change", 3, {"e0"}),
+        (None, "lamp_change", 5, {"e1"}),
+        (None, "lamp_change", 7, set()),
+        (None, "show_lamp", 3, set()),
+        ("ann", "lamp_change", 3, set()),
+        ("bot", "lamp_change", 3, {"e0"}),
+    ],
+)
+def test_what_was_done_unasked_keeps_the_promise_that_it_is_most_like(
+    asked_by: str | None, tool: str, meant: int, kept: set[str]
+) -> None:
+    promised = [
+        {"text": "i will brighten the hall", "embedding": unit(3), "user_id": "ann"},
+        {"text": "i will call a welder", "embedding": unit(5), "user_id": "ann"},
+    ]
+    before = [] if asked_by is None else [{"text": "and?", "agent_id": asked_by}]
+    act: dict[str, Any] = {"tool_name": tool, "embedding": unit(meant)}
+    acts = [{"kind": "call", **act}, {"kind": "result", "status": "completed", **act}]
+    later = [{"session_id": "t", "user_id": "ann", **event} for event in (*before, *acts)]
+    stories = told(
+        made(*promised, *later), "ann", hits=["e0", "e1"], marks=[stem("will")], by_promise=True
+    )
+    fulfilled = by_id(stories, "fulfilled")
+    assert {one for one in ("e0", "e1") if fulfilled[one]} == kept
+
+
+def unit(place: int) -> list[float]:
+    """A vector of unit length."""
+    return [float(other == place) for other in range(384)]
