@@ -338,7 +338,8 @@ def ordered(stories: Stories, features: Features, plan: Plan, best: int) -> Arra
     asks who changed something means who wanted it so, unless an agent is asked for.
     """
     roles = features.roles
-    if stories.tool[best] < 0 or _ASKS_AGENT.search(plan.timeless):
+    is_meant = plan.operator is Operator.ACTOR and not _ASKS_AGENT.search(plan.timeless)
+    if not is_meant or stories.tool[best] < 0:
         return numpy.array([], dtype=int)
     same = stories.story == stories.story[best]
     places = numpy.arange(len(same))

@@ -105,15 +105,11 @@ def _of_operator(
     if plan.operator is Operator.TIME and not (plan.failed or plan.lasting or features.is_an_act):
         order = went_through_first(stories, features, terms, order)
     operator, best = plan.operator, int(order[0])
-    if operator in OF_ACTS and is_not_done(stories, features, terms, plan=plan, best=best):
-        return Proof(order, order[:1], is_known=False)
+    act = _of_act(stories, features, terms, plan=plan, order=order) if operator in OF_ACTS else None
+    if act is not None:
+        return act
     if operator in COUNTED:
         return _of_alike(stories, features, terms, plan=plan, order=order)
-    if operator is Operator.ACTOR and len(by := ordered(stories, features, plan, best)):
-        is_known = True if features.acts.whole and features.is_an_act else None
-        return Proof(_in_front(by, order), by, is_known=is_known)
-    if operator in OF_ACTS and features.acts.whole and features.is_an_act:
-        return Proof(order, order[:1], is_known=True)
     if operator is Operator.LESSON and plan.failed and len(again := changed_again(stories, best)):
         order = _in_front(again, order)
     if terms.is_topicless and is_only_case(stories, features, plan, best):
@@ -126,6 +122,19 @@ def _of_operator(
             is_known = True if features.acts.done else None
             return Proof(_in_front(beside, order), beside, is_known=is_known, is_exact=True)
     return _of_topic(stories, features, terms, plan=plan, order=order)
+
+
+def _of_act(
+    stories: Stories, features: Features, terms: StoryTerms, *, plan: Plan, order: Array
+) -> Proof | None:
+    """When something was done, or by whom; None: that is told as of any topic."""
+    best = int(order[0])
+    if is_not_done(stories, features, terms, plan=plan, best=best):
+        return Proof(order, order[:1], is_known=False)
+    is_act = features.acts.whole and features.is_an_act
+    if len(by := ordered(stories, features, plan, best)):
+        return Proof(_in_front(by, order), by, is_known=is_act or None)
+    return Proof(order, order[:1], is_known=True) if is_act else None
 
 
 def _of_topic(
