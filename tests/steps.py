@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from api.retrieval.walk_result import Met, met_at_first
+
 from pipelines.columns.records import TYPE_NUMBERS, VIEW_NUMBERS, Steps, steps_of
 from pipelines.graph.rows import StepEdge
 

@@ -19,6 +19,7 @@ from pipelines.columns.records import (
     Stories,
     StoriesAsked,
 )
+from pipelines.columns.walked import WalkAsked, Walked
 from pipelines.graph.rows import (
     EntityName,
     EntitySurroundings,
@@ -281,6 +282,10 @@ class ColumnReads(NameReads, Protocol):
 
     def steps(self, node_ids: Iterable[str], caps: Mapping[str, int]) -> Steps:
         """The edges around some nodes, at most `caps` of each type at each, the best of them."""
+        ...
+
+    def walked(self, asked: WalkAsked) -> Walked:
+        """What a walk from some nodes meets."""
         ...
 
     def beside(self, start: Beside, least: Least) -> list[Signalled]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from api.retrieval.walk_result import met_at_first
 
 from api.retrieval.policy import VERSIONED, Policy, policy_of
 from api.retrieval.ranking import with_proactive
 from api.retrieval.walk import Lineage, Walk
-from api.retrieval.walk_result import met_at_first
 from pipelines.graph.reads.scope import Scope
 from pipelines.graph.rows import Signalled, StepEdge
 from pipelines.work.settings import Settings, load_settings

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy
 import pytest
+from api.retrieval.walk_result import met_at_first
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,7 +27,6 @@ from api.retrieval.ranking import (
     with_proactive,
 )
 from api.retrieval.walk import Walk
-from api.retrieval.walk_result import met_at_first
 from consolidation.decay import DecayWeights
 from pipelines.columns.tables import Array
 from pipelines.graph.reads.scope import Scope
