@@ -139,9 +139,9 @@ class Retrieval:
     ) -> _Walked:
         """The walk, and what nobody asked for, at once."""
         scope, policy = analysis.scope, self._services.policy
-        asked = self._walk_asked(seeds)
+        wanted = self._walk_wanted(seeds)
         work: dict[str, Work] = {
-            "graph": lambda ms: self._walked(scope, asked, ms),
+            "graph": lambda ms: self._walked(scope, wanted, ms),
             "story": lambda ms: self._told(analysis, gathered, ms),
         }
         if self._query.proactive:
@@ -153,7 +153,7 @@ class Retrieval:
         outcomes = run_side_by_side(self._services.channels, work, limit_ms)
         # What was not walked in time is no further than its seeds.
         walk = outcomes["graph"].value or walked(
-            asked._replace(method="intent_weighted"), lambda _, __: (), scope.now_ms
+            wanted._replace(method="intent_weighted"), lambda _, __: (), scope.now_ms
         )
         self._note(outcomes, walk)
         return _Walked(
@@ -172,7 +172,7 @@ class Retrieval:
         if self._query.proactive:
             notes.take("proactive", outcomes["beside"])
 
-    def _walk_asked(self, seeds: Mapping[str, float]) -> WalkAsked:
+    def _walk_wanted(self, seeds: Mapping[str, float]) -> WalkAsked:
         """The walk from the seeds, by the default method or the one that is asked for."""
         policy, intents, query = self._services.policy, self._page.intents, self._query
         settings = self._context.settings
@@ -188,24 +188,24 @@ class Retrieval:
             beside=bool(path_intents(query.query, intents)),
         )
 
-    def _walked(self, scope: Scope, asked: WalkAsked, timeout_ms: int) -> Walked:
+    def _walked(self, scope: Scope, wanted: WalkAsked, timeout_ms: int) -> Walked:
         """What the paths from the seeds are worth.
 
         Raises:
             QueryTimeout: the time was over.
         """
         deadline = Deadline(timeout_ms)
-        if asked.method == "activation":
+        if wanted.method == "activation":
             limit_ms = min(self._context.settings.activation_timeout_ms, timeout_ms)
             try:
-                return self._columns.reads(scope, limit_ms).walked(asked)
+                return self._columns.reads(scope, limit_ms).walked(wanted)
             except QueryTimeout:
                 self._page.method = "intent_weighted"
                 self._page.notes.degraded.append(
                     f"activation took more than {limit_ms} ms: intents weigh instead"
                 )
-                asked = asked._replace(method=self._page.method)
-        return self._columns.reads(scope, deadline.remaining_ms()).walked(asked)
+                wanted = wanted._replace(method=self._page.method)
+        return self._columns.reads(scope, deadline.remaining_ms()).walked(wanted)
 
     def _told(self, analysis: QueryAnalysis, gathered: Gathered, timeout_ms: int) -> StoryAnswer:
         """What the stories say that the best hits are of."""

@@ -284,7 +284,7 @@ class ColumnReads(NameReads, Protocol):
         """The edges around some nodes, at most `caps` of each type at each, the best of them."""
         ...
 
-    def walked(self, asked: WalkAsked) -> Walked:
+    def walked(self, wanted: WalkAsked) -> Walked:
         """What a walk from some nodes meets."""
         ...
 

@@ -114,9 +114,9 @@ class ViewReads(ColumnNames):
         """The edges around some nodes, at most `caps` of each type at each, the best of them."""
         return Walker(self._view, caps).steps(node_ids)
 
-    def walked(self, asked: WalkAsked) -> Walked:
+    def walked(self, wanted: WalkAsked) -> Walked:
         """What a walk from some nodes meets."""
-        return walked(asked, Walker(self._view, asked.caps).rows, self._view.scope.now_ms)
+        return walked(wanted, Walker(self._view, wanted.caps).rows, self._view.scope.now_ms)
 
     def beside(self, start: Beside, least: Least) -> list[Signalled]:
         """Events nobody asked for, the most telling first."""

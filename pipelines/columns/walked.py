@@ -155,30 +155,30 @@ class Met(NamedTuple):
         return numpy.where(steps.forward, steps.target, steps.source)
 
 
-def walked(asked: WalkAsked, around: Around, now_ms: int) -> Walked:
+def walked(wanted: WalkAsked, around: Around, now_ms: int) -> Walked:
     """Walk from the seeds.
 
     Args:
-        asked: how.
+        wanted: how.
         around: reads edges; where it has none, the seeds alone are met.
         now_ms: the clock for recency, milliseconds since the epoch.
     """
-    walk = _Walk(asked, around)
+    walk = _Walk(wanted, around)
     spread = numpy.zeros(0)
-    if asked.method == "activation":
+    if wanted.method == "activation":
         worth = walk.activated(now_ms)
     else:
         scores = walk.by_paths()
-        if asked.method == "ppr":
+        if wanted.method == "ppr":
             worth = walk.pagerank(walk.seeds)
             worth[worth == 0] = numpy.nan
         else:
             worth = numpy.where(scores > 0, scores, numpy.nan)
             worth[: len(walk.seeds)] = scores[: len(walk.seeds)]
-            if not asked.beside:
+            if not wanted.beside:
                 spread = walk.pagerank(scores[: len(walk.seeds)])
     steps = walk.met.steps
-    edges = steps if asked.beside and asked.method == "intent_weighted" else None
+    edges = steps if wanted.beside and wanted.method == "intent_weighted" else None
     return Walked(
         steps.ids,
         edges,
@@ -198,24 +198,24 @@ class _Walk:
         met: so far.
     """
 
-    def __init__(self, asked: WalkAsked, around: Around) -> None:
-        self._asked = asked
+    def __init__(self, wanted: WalkAsked, around: Around) -> None:
+        self._wanted = wanted
         self._around = around
-        self._allowed = numpy.asarray(asked.weights)
-        self._confidences = numpy.array(asked.confidences)
-        self._places = {seed: place for place, seed in enumerate(asked.seeds)}
+        self._allowed = numpy.asarray(wanted.weights)
+        self._confidences = numpy.array(wanted.confidences)
+        self._places = {seed: place for place, seed in enumerate(wanted.seeds)}
         self._edges: dict[tuple[Any, ...], StepRow] = {}
         self._expanded: set[str] = set()
-        self.seeds = numpy.array(list(asked.seeds.values()), dtype=numpy.float64)
+        self.seeds = numpy.array(list(wanted.seeds.values()), dtype=numpy.float64)
         self.depths = numpy.zeros(len(self.seeds), dtype=numpy.int32)
-        self.met = Met(len(self.seeds), steps_of(list(asked.seeds), []))
+        self.met = Met(len(self.seeds), steps_of(list(wanted.seeds), []))
         self._weights = self.met.weights(self._allowed)
 
     def by_paths(self) -> Array:
         """Walk level by level; what the best paths to each node are worth."""
         scores = self._padded(self.seeds)
         least = max(BEAM, len(self.seeds))
-        for depth in range(1, self._asked.max_depth + 1):
+        for depth in range(1, self._wanted.max_depth + 1):
             frontier = self._frontier(scores, least)
             if not frontier or self.met.size >= MAX_REACHED:
                 break
@@ -225,8 +225,8 @@ class _Walk:
 
     def activated(self, now_ms: int) -> Array:
         """Walk hop by hop around what is active; the activations, NaN of what is not."""
-        config = self._asked.activation or ActivationConfig()
-        spreading = Activation(self._asked.seeds, ActivationConfig(*config))
+        config = self._wanted.activation or ActivationConfig()
+        spreading = Activation(self._wanted.seeds, ActivationConfig(*config))
         while active := spreading.active():
             new = [node_id for node_id in active if node_id not in self._expanded]
             self._take(new, spreading.hops + 1)
@@ -273,8 +273,8 @@ class _Walk:
 
     def _path_scores(self) -> Array:
         seeds = numpy.tile(self._padded(self.seeds)[:, None], len(self._confidences))
-        scores = path_scores(seeds, self.met.ways(self._weights), self._asked.max_depth)
-        return blended_scores(scores, self._confidences, self._asked.others_share)
+        scores = path_scores(seeds, self.met.ways(self._weights), self._wanted.max_depth)
+        return blended_scores(scores, self._confidences, self._wanted.others_share)
 
     def _blended(self) -> Array:
         """What each edge lets through for all intents at once: their mean by confidence."""

@@ -25,12 +25,14 @@ from enrichment.stems import stem
 from pipelines.columns.client import ColumnsClient
 from pipelines.columns.follow import Columns
 from pipelines.columns.follower import Follower
+from pipelines.columns.graph_scores import ActivationConfig
 from pipelines.columns.loading import columns_of
 from pipelines.columns.reads import Beside, ColumnReads, SessionsAsked, Wanted
 from pipelines.columns.records import ListAsked, OpenAsked, Standings, Steps, Stories, StoriesAsked
 from pipelines.columns.tenant import Tenant
 from pipelines.columns.view import View
 from pipelines.columns.view_reads import ViewReads
+from pipelines.columns.walked import Walked
 from pipelines.columns.wire import ANSWERS, Login, Question, decoded
 from pipelines.graph.memory import MemoryGraph
 from pipelines.graph.neo4j import Neo4jGraph
@@ -50,6 +52,7 @@ from projections.structural import event_node
 from tests.contracts.test_columns import WORDS, World
 from tests.factories import event
 from tests.servers import emptied_neo4j
+from tests.steps import walk_asked
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
@@ -149,6 +152,8 @@ def questions(world: World) -> dict[str, list[Ask]]:
         by_speaker=True,
     )
     start = Beside(world.summaries, events[:9], entities[:5], events)
+    seeds = dict.fromkeys([*world.node_ids[::7], "unknown"], 0.5)
+    from_few = walk_asked(seeds, {"why": 0.8, "general": 0.4})
     sessions = [f"s-{number}" for number in range(6)]
     every = SessionsAsked(None, None, None, failed=False, before=None, limit=100)
     return {
@@ -187,6 +192,14 @@ def questions(world: World) -> dict[str, list[Ask]]:
         "pending": [lambda r: r.pending([*events[:9], "unknown"])],
         "vectors": [lambda r: r.vectors([*events[:9], "unknown"])],
         "steps": [lambda r: r.steps(world.node_ids, EDGE_CAPS), lambda r: r.steps([], EDGE_CAPS)],
+        "walked": [
+            lambda r: r.walked(from_few),
+            lambda r: r.walked(from_few._replace(beside=True)),
+            lambda r: r.walked(from_few._replace(method="ppr")),
+            lambda r: r.walked(
+                from_few._replace(method="activation", activation=ActivationConfig())
+            ),
+        ],
         "beside": [lambda r: r.beside(start, Least(0.0, 1, 1, 9))],
         "found": [lambda r: r.found(["oslo", "an"], ["ann lee"], 5)],
         "found_by_name": [lambda r: r.found_by_name(["oslo", "ann", "lamp"], 9)],
@@ -202,7 +215,7 @@ def questions(world: World) -> dict[str, list[Ask]]:
 
 def plain(answer: Any) -> Any:
     """As it can be compared, with the types of what numbers are made of."""
-    if isinstance(answer, Standings | Steps | Stories):
+    if isinstance(answer, Standings | Steps | Stories | Walked):
         return [plain(column) for column in answer]
     if isinstance(answer, numpy.ndarray):
         return str(answer.dtype), answer.shape, repr(answer.tolist())
@@ -233,6 +246,7 @@ def test_answers_are_those_of_a_view(neo4j_graph: Neo4jGraph, make: Make) -> Non
 def test_a_question_about_what_nobody_knows(neo4j_graph: Neo4jGraph, make: Make) -> None:
     reads = loaded(make()).reads(Scope("nobody", None, 1), PATIENT_MS)
     assert reads.steps([f"{ENTITY_PREFIX}x"], EDGE_CAPS).edges() == []
+    assert reads.walked(walk_asked({"x": 1.0}, {"why": 1.0})).ids == ["x"]
     assert reads.text_hits(["x"], 3) == ([], [])
     assert reads.vectors(["x"]).any() == numpy.False_
     assert reads.standings(Wanted(["x"], ["x"], ["x"], 1, ["x"], None)).ids == []

@@ -17,12 +17,12 @@ from api.retrieval import answer, gather
 from api.retrieval.ranking import Pool, Ranked, ranking
 from api.retrieval.recall import RecallSeeds
 from api.retrieval.relevance import DEFAULT_WEIGHTS, RelevanceWeights
-from api.retrieval.walk import Walk
 from consolidation.decay import DecayWeights
 from pipelines.columns.access import RemoteReads
-from pipelines.columns.reads import ColumnReads, Wanted
+from pipelines.columns.reads import Wanted
 from pipelines.columns.records import Standings
 from pipelines.columns.tables import NOBODY
+from pipelines.columns.walked import WalkAsked, Walked, walked
 from pipelines.graph.rows import Hits
 from projections.schema import EDGES, FOLLOWS, INTENT_WEIGHTS
 
@@ -64,10 +64,10 @@ def without_names() -> AbstractContextManager[None]:
 def without_walk() -> AbstractContextManager[None]:
     """Nobody leaves the seeds."""
 
-    def stay(walk: Walk, _columns: ColumnReads) -> None:
-        walk._begin()
+    def stay(reads: RemoteReads, asked: WalkAsked) -> Walked:
+        return walked(asked, lambda _, __: (), reads._scope.now_ms)
 
-    return exchanged(Walk, "walk", stay)
+    return exchanged(RemoteReads, "walked", stay)
 
 
 def with_weights(weights: RelevanceWeights) -> AbstractContextManager[None]:
