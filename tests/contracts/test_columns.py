@@ -278,6 +278,7 @@ def test_steps_of_a_walk(both: Both) -> None:
 
 
 def test_a_walk_over_columns_is_that_over_the_graph(both: Both) -> None:
+    met = 0
     for scope in both.world.scopes():
         seeds = dict.fromkeys(both.world.node_ids[::9], 0.5)
         walk = walk_asked(seeds, {"why": 0.8, "related": 0.4}, beside=True)
@@ -287,7 +288,9 @@ def test_a_walk_over_columns_is_that_over_the_graph(both: Both) -> None:
         assert worth_of(ours) == pytest.approx(worth_of(theirs))
         assert ours.edges is not None
         assert theirs.edges is not None
-        assert len(ours.edges.source) == len(theirs.edges.source) > len(seeds)
+        assert len(ours.edges.source) == len(theirs.edges.source)
+        met += len(ours.edges.source)
+    assert met > 1_000
 
 
 def worth_of(walk: Walked) -> dict[str, float]:
