@@ -45,7 +45,7 @@ from consolidation.summary_payloads import summary_ids_seen
 from pipelines.columns.graph_scores import type_weights
 from pipelines.columns.reads import Beside, Wanted
 from pipelines.columns.records import Standings, steps_of
-from pipelines.columns.walked import WalkAsked, Walked, walked
+from pipelines.columns.walked import MAX_REACHED_EVENTS, Reached, WalkAsked, Walked, walked
 from pipelines.graph.reader import GraphRead
 from pipelines.graph.reads.entities import EntityReads
 from pipelines.graph.reads.scope import Scope
@@ -61,8 +61,6 @@ RANK_SHARE: Final = 0.5
 """Of the time that is left then; the rest is for reading what is shown."""
 MAX_MET: Final = 60
 """Events that the walk alone has met and that are ranked too."""
-MAX_REACHED: Final = 600
-"""Events that the walk has met, among which those are looked for."""
 MAX_TEXTS: Final = 10
 """Events of which all is read that they say."""
 MAX_RECORDS: Final = 50
@@ -75,6 +73,7 @@ class _Walked(NamedTuple):
     """What the seeds led to; None is what could not be read in time."""
 
     walk: Walked
+    standings: Standings | None
     beside: list[Signalled] | None
     story: StoryAnswer | None
 
@@ -139,9 +138,9 @@ class Retrieval:
     ) -> _Walked:
         """The walk, and what nobody asked for, at once."""
         scope, policy = analysis.scope, self._services.policy
-        wanted = self._walk_wanted(seeds)
+        walk_wanted, wanted = self._walk_wanted(seeds), self._wanted(analysis, gathered)
         work: dict[str, Work] = {
-            "graph": lambda ms: self._walked(scope, wanted, ms),
+            "graph": lambda ms: self._walked(scope, walk_wanted, wanted, ms),
             "story": lambda ms: self._told(analysis, gathered, ms),
         }
         if self._query.proactive:
@@ -152,12 +151,15 @@ class Retrieval:
         limit_ms = max(1, round(self._deadline.remaining_ms() * WALK_SHARE))
         outcomes = run_side_by_side(self._services.channels, work, limit_ms)
         # What was not walked in time is no further than its seeds.
-        walk = outcomes["graph"].value or walked(
-            wanted._replace(method="intent_weighted"), lambda _, __: (), scope.now_ms
-        )
+        reached: Reached | None = outcomes["graph"].value
+        nowhere = walk_wanted._replace(method="intent_weighted")
+        walk = reached.walk if reached else walked(nowhere, lambda _, __: (), scope.now_ms)
         self._note(outcomes, walk)
+        # Whether seeds that are given are in the graph is not known yet.
+        is_told = reached is not None and self._query.seed_nodes is None
         return _Walked(
             walk,
+            standings=reached.standings if reached and is_told else None,
             beside=outcomes["beside"].value if "beside" in outcomes else None,
             story=outcomes["story"].value,
         )
@@ -188,24 +190,24 @@ class Retrieval:
             beside=bool(path_intents(query.query, intents)),
         )
 
-    def _walked(self, scope: Scope, wanted: WalkAsked, timeout_ms: int) -> Walked:
-        """What the paths from the seeds are worth.
+    def _walked(self, scope: Scope, walk: WalkAsked, wanted: Wanted, timeout_ms: int) -> Reached:
+        """What the paths from the seeds are worth, and what ranking must know.
 
         Raises:
             QueryTimeout: the time was over.
         """
         deadline = Deadline(timeout_ms)
-        if wanted.method == "activation":
+        if walk.method == "activation":
             limit_ms = min(self._context.settings.activation_timeout_ms, timeout_ms)
             try:
-                return self._columns.reads(scope, limit_ms).walked(wanted)
+                return self._columns.reads(scope, limit_ms).walked(walk, wanted)
             except QueryTimeout:
                 self._page.method = "intent_weighted"
                 self._page.notes.degraded.append(
                     f"activation took more than {limit_ms} ms: intents weigh instead"
                 )
-                wanted = wanted._replace(method=self._page.method)
-        return self._columns.reads(scope, deadline.remaining_ms()).walked(wanted)
+                walk = walk._replace(method=self._page.method)
+        return self._columns.reads(scope, deadline.remaining_ms()).walked(walk, wanted)
 
     def _told(self, analysis: QueryAnalysis, gathered: Gathered, timeout_ms: int) -> StoryAnswer:
         """What the stories say that the best hits are of."""
@@ -246,7 +248,7 @@ class Retrieval:
         """The ranking; in want of what events say, by what the channels say alone."""
         page, query = self._page, self._query
         pool = self._pool(analysis.scope, gathered, walked)
-        standings = self._standings(analysis, gathered, pool)
+        standings = walked.standings or self._standings(analysis, gathered, pool)
         if standings is None:
             ranked = ranking_without_standings(pool, page.weights)
         else:
@@ -279,26 +281,31 @@ class Retrieval:
     def _standings(
         self, analysis: QueryAnalysis, gathered: Gathered, pool: Pool
     ) -> Standings | None:
-        """What ranking must know of the events of the pool; None: not in time.
-
-        They are those that the channels found, the best of them with their neighbours, and those
-        that the walk alone has met, the most promising.
-        """
-        hits = gathered.hits[:MAX_CANDIDATES]
-        wanted = Wanted(
-            around=hits[:MAX_WITH_NEIGHBOURS],
-            ids=hits[MAX_WITH_NEIGHBOURS:],
-            met=pool.reached_events()[:MAX_REACHED],
-            most_met=MAX_MET,
-            stems=analysis.terms.stems,
-            vector=gathered.vector,
-        )
+        """What ranking must know of the events of the pool; None: not in time."""
+        met = pool.reached_events()[:MAX_REACHED_EVENTS]
+        wanted = self._wanted(analysis, gathered)._replace(met=met)
         limit_ms = max(1, round(self._deadline.remaining_ms() * RANK_SHARE))
         try:
             return self._columns.reads(analysis.scope, limit_ms).standings(wanted)
         except (QueryTimeout, GraphUnavailable):
             self._page.notes.cut("candidates could not be compared: ranks in the channels alone")
             return None
+
+    def _wanted(self, analysis: QueryAnalysis, gathered: Gathered) -> Wanted:
+        """The events that may be ranked.
+
+        They are those that the channels found, the best of them with their neighbours, and those
+        that the walk alone has met, the most promising.
+        """
+        hits = gathered.hits[:MAX_CANDIDATES]
+        return Wanted(
+            around=hits[:MAX_WITH_NEIGHBOURS],
+            ids=hits[MAX_WITH_NEIGHBOURS:],
+            met=(),
+            most_met=MAX_MET,
+            stems=analysis.terms.stems,
+            vector=gathered.vector,
+        )
 
     def _pool(self, scope: Scope, gathered: Gathered, walked: _Walked) -> Pool:
         """What may be ranked: only what is in the graph, for a seed may be a name nobody has."""

@@ -19,7 +19,7 @@ from pipelines.columns.records import (
     Stories,
     StoriesAsked,
 )
-from pipelines.columns.walked import WalkAsked, Walked
+from pipelines.columns.walked import Reached, WalkAsked
 from pipelines.graph.rows import (
     EntityName,
     EntitySurroundings,
@@ -284,8 +284,13 @@ class ColumnReads(NameReads, Protocol):
         """The edges around some nodes, at most `caps` of each type at each, the best of them."""
         ...
 
-    def walked(self, wanted: WalkAsked) -> Walked:
-        """What a walk from some nodes meets."""
+    def walked(self, walk: WalkAsked, wanted: Wanted) -> Reached:
+        """What a walk from some nodes meets, and what ranking must know of events.
+
+        Args:
+            walk: from where, and how.
+            wanted: without `met`, which are the events that the walk meets.
+        """
         ...
 
     def beside(self, start: Beside, least: Least) -> list[Signalled]:

@@ -25,13 +25,16 @@ from pipelines.columns.graph_scores import (
     personalised_pagerank,
     trusted,
 )
-from pipelines.columns.records import TYPE_NUMBERS, Array, StepRow, Steps, steps_of
+from pipelines.columns.records import TYPE_NUMBERS, Array, Standings, StepRow, Steps, steps_of
+from pipelines.graph.rows import is_event
 from projections.schema import FOLLOWS
 
 BEAM: Final = 32
 """Nodes of a level that are walked on from."""
 MAX_REACHED: Final = 3_000
 """Nodes of a walk; a query for 500 is answered from far fewer."""
+MAX_REACHED_EVENTS: Final = 600
+"""Events that a walk has met, among which those are looked for that are ranked."""
 MIN_SCORE: Final = 1e-4
 """A path worth less is not followed."""
 _NOWHERE: Final = -1
@@ -87,6 +90,19 @@ class Walked(NamedTuple):
     worth: Array
     spread: Array
     connected: Array
+
+    def events(self) -> list[str]:
+        """Ids of the events at edges, by their worth."""
+        told = zip(self.ids, self.worth.tolist(), self.connected.tolist(), strict=True)
+        worth = ((-one, node_id) for node_id, one, is_met in told if is_met and one == one)
+        return [node_id for _, node_id in sorted(worth) if is_event(node_id)]
+
+
+class Reached(NamedTuple):
+    """What a walk has met, and what ranking must know of events."""
+
+    walk: Walked
+    standings: Standings
 
 
 class Met(NamedTuple):

@@ -38,7 +38,8 @@ from pipelines.columns.names import ColumnNames
 from pipelines.columns.tenant import EDGE_PROPERTIES, NODE_PROPERTIES, Tenant
 from pipelines.columns.texts import quantised
 from pipelines.columns.view import View
-from pipelines.columns.view_reads import ViewReads
+from pipelines.columns.walk import Walker
+from pipelines.columns.walked import walked
 from pipelines.graph.reads.scope import Scope
 from pipelines.graph.rows import FeedPlace, FoundEdge, FoundNode, wire_id
 from projections.operations import Key
@@ -159,7 +160,7 @@ def asked(tenant: Tenant, question: str, vector: Any, parts: Parts) -> None:
     )
     seeds = [*hits[:SEEDS], *(wire_id(ENTITY.label, one) for one in ids[:SEEDS])]
     walk = walk_asked(dict.fromkeys(seeds, 1.0), {"general": 1.0})
-    timed("walk", lambda: ViewReads(view).walked(walk))
+    timed("walk", lambda: walked(walk, Walker(view).rows, view.scope.now_ms))
     parts.setdefault("all", []).append(1_000 * (time.process_time() - begun_s))
 
 

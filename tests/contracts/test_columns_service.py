@@ -32,7 +32,7 @@ from pipelines.columns.records import ListAsked, OpenAsked, Standings, Steps, St
 from pipelines.columns.tenant import Tenant
 from pipelines.columns.view import View
 from pipelines.columns.view_reads import ViewReads
-from pipelines.columns.walked import Walked
+from pipelines.columns.walked import Reached, Walked
 from pipelines.columns.wire import ANSWERS, Login, Question, decoded
 from pipelines.graph.memory import MemoryGraph
 from pipelines.graph.neo4j import Neo4jGraph
@@ -139,6 +139,7 @@ def questions(world: World) -> dict[str, list[Ask]]:
     vectors = [node.values["embedding"] for node in world.nodes["Event"]]
     vector = next(list(one) for one in vectors if one is not None)
     wanted = Wanted(events[:5], events[20:30], events[25:50], 7, stems, vector)
+    nothing = Wanted((), (), (), 0, (), None)
     looked_for = StoriesAsked(
         hits=events[:9],
         stems=stems,
@@ -171,7 +172,7 @@ def questions(world: World) -> dict[str, list[Ask]]:
         "standings": [
             lambda r: r.standings(wanted),
             lambda r: r.standings(wanted._replace(vector=None, stems=())),
-            lambda r: r.standings(Wanted((), (), (), 0, (), None)),
+            lambda r: r.standings(nothing),
         ],
         "listed": [
             lambda r: r.listed(ListAsked("s-1")),
@@ -193,11 +194,11 @@ def questions(world: World) -> dict[str, list[Ask]]:
         "vectors": [lambda r: r.vectors([*events[:9], "unknown"])],
         "steps": [lambda r: r.steps(world.node_ids, EDGE_CAPS), lambda r: r.steps([], EDGE_CAPS)],
         "walked": [
-            lambda r: r.walked(from_few),
-            lambda r: r.walked(from_few._replace(beside=True)),
-            lambda r: r.walked(from_few._replace(method="ppr")),
+            lambda r: r.walked(from_few, wanted),
+            lambda r: r.walked(from_few._replace(beside=True), wanted),
+            lambda r: r.walked(from_few._replace(method="ppr"), nothing),
             lambda r: r.walked(
-                from_few._replace(method="activation", activation=ActivationConfig())
+                from_few._replace(method="activation", activation=ActivationConfig()), nothing
             ),
         ],
         "beside": [lambda r: r.beside(start, Least(0.0, 1, 1, 9))],
@@ -215,7 +216,7 @@ def questions(world: World) -> dict[str, list[Ask]]:
 
 def plain(answer: Any) -> Any:
     """As it can be compared, with the types of what numbers are made of."""
-    if isinstance(answer, Standings | Steps | Stories | Walked):
+    if isinstance(answer, Standings | Steps | Stories | Reached | Walked):
         return [plain(column) for column in answer]
     if isinstance(answer, numpy.ndarray):
         return str(answer.dtype), answer.shape, repr(answer.tolist())
@@ -246,10 +247,11 @@ def test_answers_are_those_of_a_view(neo4j_graph: Neo4jGraph, make: Make) -> Non
 def test_a_question_about_what_nobody_knows(neo4j_graph: Neo4jGraph, make: Make) -> None:
     reads = loaded(make()).reads(Scope("nobody", None, 1), PATIENT_MS)
     assert reads.steps([f"{ENTITY_PREFIX}x"], EDGE_CAPS).edges() == []
-    assert reads.walked(walk_asked({"x": 1.0}, {"why": 1.0})).ids == ["x"]
+    walk, wanted = walk_asked({"x": 1.0}, {"why": 1.0}), Wanted(["x"], ["x"], ["x"], 1, ["x"], None)
+    assert reads.walked(walk, wanted).walk.ids == ["x"]
     assert reads.text_hits(["x"], 3) == ([], [])
     assert reads.vectors(["x"]).any() == numpy.False_
-    assert reads.standings(Wanted(["x"], ["x"], ["x"], 1, ["x"], None)).ids == []
+    assert reads.standings(wanted).ids == []
     nothing = StoriesAsked(["x"], ["x"], [["x"]], None, ["x"], " x ", ["x"], [(0, 1)])
     assert reads.stories(nothing).ids == []
     assert reads.session_candidates("s", 3) == ([], 0, 0)

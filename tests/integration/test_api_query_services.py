@@ -14,7 +14,8 @@ import pytest
 from api.retrieval.policy import policy_of
 from consolidation.forgetting_payloads import ACCESSED_EVENT, Accessed, parse_accessed
 from pipelines.columns.access import ColumnsAccess, RemoteReads
-from pipelines.columns.walked import WalkAsked, Walked
+from pipelines.columns.reads import Wanted
+from pipelines.columns.walked import Reached, WalkAsked
 from pipelines.graph.reads.scope import operator_scope
 from pipelines.local.servers import ValkeyServer
 from pipelines.work.settings import Settings
@@ -232,9 +233,9 @@ def test_an_activation_that_takes_too_long_gives_way(
 ) -> None:
     walked = RemoteReads.walked
 
-    def late(columns: RemoteReads, asked: WalkAsked) -> Walked:
+    def late(columns: RemoteReads, walk: WalkAsked, wanted: Wanted) -> Reached:
         time.sleep(0.005)
-        return walked(columns, asked)
+        return walked(columns, walk, wanted)
 
     monkeypatch.setattr(RemoteReads, "walked", late)
     first, second = ids(2)

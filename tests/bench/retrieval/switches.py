@@ -22,13 +22,14 @@ from pipelines.columns.access import RemoteReads
 from pipelines.columns.reads import Wanted
 from pipelines.columns.records import Standings
 from pipelines.columns.tables import NOBODY
-from pipelines.columns.walked import WalkAsked, Walked, walked
+from pipelines.columns.walked import Reached, WalkAsked, walked
 from pipelines.graph.rows import Hits
 from projections.schema import EDGES, FOLLOWS, INTENT_WEIGHTS
 
 Switch = Callable[[], AbstractContextManager[None]]
 
 _standings = RemoteReads.standings
+_walked = RemoteReads.walked
 _ranking = ranking
 
 
@@ -64,8 +65,9 @@ def without_names() -> AbstractContextManager[None]:
 def without_walk() -> AbstractContextManager[None]:
     """Nobody leaves the seeds."""
 
-    def stay(reads: RemoteReads, asked: WalkAsked) -> Walked:
-        return walked(asked, lambda _, __: (), reads._scope.now_ms)
+    def stay(reads: RemoteReads, walk: WalkAsked, wanted: Wanted) -> Reached:
+        alone = walked(walk, lambda _, __: (), reads._scope.now_ms)
+        return Reached(alone, RemoteReads.standings(reads, wanted))
 
     return exchanged(RemoteReads, "walked", stay)
 
@@ -75,14 +77,25 @@ def with_weights(weights: RelevanceWeights) -> AbstractContextManager[None]:
     return exchanged(answer, "ranking", partial(_ranking, channel_weights=weights))
 
 
-def without_neighbours() -> AbstractContextManager[None]:
+@contextmanager
+def without_neighbours() -> Iterator[None]:
     """An event is judged by itself: nobody knows what was said around it."""
 
-    def alone(reads: RemoteReads, wanted: Wanted) -> Standings:
-        standings = _standings(reads, wanted)
+    def alone(standings: Standings) -> Standings:
         return standings._replace(previous=numpy.full(len(standings.ids), NOBODY))
 
-    return exchanged(RemoteReads, "standings", alone)
+    def told(reads: RemoteReads, wanted: Wanted) -> Standings:
+        return alone(_standings(reads, wanted))
+
+    def walked_alone(reads: RemoteReads, walk: WalkAsked, wanted: Wanted) -> Reached:
+        reached = _walked(reads, walk, wanted)
+        return reached._replace(standings=alone(reached.standings))
+
+    with (
+        exchanged(RemoteReads, "standings", told),
+        exchanged(RemoteReads, "walked", walked_alone),
+    ):
+        yield
 
 
 def by_relevance_alone() -> AbstractContextManager[None]:
