@@ -22,7 +22,6 @@ from api.connections import Connections
 from api.errors import ApiProblem
 from api.process_share import ALONE, Share
 from api.rate_limits import Limits, StreamSlots
-from api.retrieval.graph_scores import ActivationConfig
 from api.retrieval.intent import SeedRules
 from api.retrieval.policy import policy_of
 from api.shown_nodes import ShownNodes
@@ -30,6 +29,7 @@ from api.watcher import Watch
 from consolidation.forgetting_payloads import FactKey
 from enrichment.payloads import offered_event
 from pipelines.columns.access import ColumnsAccess
+from pipelines.columns.graph_scores import ActivationConfig
 from pipelines.columns.reads import ColumnReads
 from pipelines.graph.reader import GraphRead, GraphReader
 from pipelines.graph.reads.scope import Scope

@@ -1,33 +1,62 @@
-"""Edges as tests write them down, and what a walk that met them holds."""
+"""Edges as tests write them down, and what a walk over them meets."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
-from api.retrieval.walk_result import Met, met_at_first
-from pipelines.columns.records import TYPE_NUMBERS, VIEW_NUMBERS, Steps, steps_of
+from api.retrieval.intent import Intent
+from pipelines.columns.graph_scores import type_weights
+from pipelines.columns.records import TYPE_NUMBERS, VIEW_NUMBERS, StepRow, Steps, steps_of
+from pipelines.columns.walked import Around, WalkAsked, Walked, walked
 from pipelines.graph.rows import StepEdge
+from projections.schema import EDGE_CAPS, INTENT_WEIGHTS
 
 
 def steps(edges: Sequence[StepEdge]) -> Steps:
     """What columns tell of edges."""
-    ids = list(dict.fromkeys(end for edge in edges for end in (edge.source, edge.target)))
-    rows = [
-        (
-            ids.index(edge.source),
-            ids.index(edge.target),
-            TYPE_NUMBERS[edge.type],
-            VIEW_NUMBERS[edge.view],
-            edge.reached == edge.target,
-            edge.closed,
-            next(iter(edge.properties.values()), float("nan")),
-            float("nan") if edge.at_ms is None else edge.at_ms,
-        )
-        for edge in edges
-    ]
-    return steps_of(ids, rows)
+    places: dict[str, int] = {}
+    rows = [_row(edge, places) for edge in edges]
+    return steps_of(list(places), rows)
 
 
-def met(edges: Sequence[StepEdge]) -> Met:
-    """What a walk holds that met them one step from where it began."""
-    return met_at_first(()).joined(steps(edges), 1)
+def around(edges: Iterable[StepEdge]) -> Around:
+    """Edges as a walk meets them, each from the end that does not reach the other."""
+    at: dict[str, list[StepEdge]] = {}
+    for edge in edges:
+        here = edge.source if edge.reached == edge.target else edge.target
+        at.setdefault(here, []).append(edge)
+
+    def met(node_ids: Collection[str], places: dict[str, int]) -> list[StepRow]:
+        return [_row(edge, places) for node_id in node_ids for edge in at.get(node_id, ())]
+
+    return met
+
+
+def walk_asked(
+    seeds: Mapping[str, float],
+    intents: Mapping[Intent, float],
+    weights: Mapping[str, Mapping[str, float]] = INTENT_WEIGHTS,
+    **more: Any,
+) -> WalkAsked:
+    """A walk from seeds, three levels unless it says otherwise."""
+    return WalkAsked(
+        seeds,
+        type_weights(intents, weights),
+        list(intents.values()),
+        others_share=0.2,
+        **{"caps": EDGE_CAPS, "max_depth": 3, **more},
+    )
+
+
+def walked_over(edges: Iterable[StepEdge], asked: WalkAsked, now_ms: int = 0) -> Walked:
+    """What a walk over these edges meets."""
+    return walked(asked, around(edges), now_ms)
+
+
+def _row(edge: StepEdge, places: dict[str, int]) -> StepRow:
+    source, target = (places.setdefault(end, len(places)) for end in (edge.source, edge.target))
+    quality = next(iter(edge.properties.values()), float("nan"))
+    at_ms = float("nan") if edge.at_ms is None else edge.at_ms
+    kind, forward = TYPE_NUMBERS[edge.type], edge.reached == edge.target
+    return source, target, kind, VIEW_NUMBERS[edge.view], forward, edge.closed, quality, at_ms

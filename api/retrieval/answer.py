@@ -38,13 +38,14 @@ from api.retrieval.ranking import (
 )
 from api.retrieval.story_result import StoryAnswer
 from api.retrieval.story_terms import OF_TEXTS
-from api.retrieval.walk import Walk
 from api.schemas import Bound
 from api.services import Deadline, ReadContext
 from consolidation.decay import DecayWeights
 from consolidation.summary_payloads import summary_ids_seen
+from pipelines.columns.graph_scores import type_weights
 from pipelines.columns.reads import Beside, Wanted
-from pipelines.columns.records import Standings
+from pipelines.columns.records import Standings, steps_of
+from pipelines.columns.walked import MAX_REACHED_EVENTS, Reached, WalkAsked, Walked, walked
 from pipelines.graph.reader import GraphRead
 from pipelines.graph.reads.entities import EntityReads
 from pipelines.graph.reads.scope import Scope
@@ -60,8 +61,6 @@ RANK_SHARE: Final = 0.5
 """Of the time that is left then; the rest is for reading what is shown."""
 MAX_MET: Final = 60
 """Events that the walk alone has met and that are ranked too."""
-MAX_REACHED: Final = 600
-"""Events that the walk has met, among which those are looked for."""
 MAX_TEXTS: Final = 10
 """Events of which all is read that they say."""
 MAX_RECORDS: Final = 50
@@ -73,8 +72,8 @@ _INTENTS: Final = {**PERSONAL, Operator.CAUSE: "why"}
 class _Walked(NamedTuple):
     """What the seeds led to; None is what could not be read in time."""
 
-    walk: Walk
-    worth: Mapping[str, float]
+    walk: Walked
+    standings: Standings | None
     beside: list[Signalled] | None
     story: StoryAnswer | None
 
@@ -139,15 +138,9 @@ class Retrieval:
     ) -> _Walked:
         """The walk, and what nobody asked for, at once."""
         scope, policy = analysis.scope, self._services.policy
-        walk = Walk(
-            scope=scope,
-            intents=self._page.intents,
-            seeds=seeds,
-            max_depth=self._query.max_depth,
-            policy=policy,
-        )
+        walk_wanted, wanted = self._walk_wanted(seeds), self._wanted(analysis, gathered)
         work: dict[str, Work] = {
-            "graph": lambda ms: self._walked(walk, ms),
+            "graph": lambda ms: self._walked(scope, walk_wanted, wanted, ms),
             "story": lambda ms: self._told(analysis, gathered, ms),
         }
         if self._query.proactive:
@@ -157,18 +150,23 @@ class Retrieval:
             )
         limit_ms = max(1, round(self._deadline.remaining_ms() * WALK_SHARE))
         outcomes = run_side_by_side(self._services.channels, work, limit_ms)
-        walked = _Walked(
+        # What was not walked in time is no further than its seeds.
+        reached: Reached | None = outcomes["graph"].value
+        nowhere = walk_wanted._replace(method="intent_weighted")
+        walk = reached.walk if reached else walked(nowhere, lambda _, __: (), scope.now_ms)
+        self._note(outcomes, walk)
+        # Whether seeds that are given are in the graph is not known yet.
+        is_told = reached is not None and self._query.seed_nodes is None
+        return _Walked(
             walk,
-            worth=outcomes["graph"].value or walk.scores(),
+            standings=reached.standings if reached and is_told else None,
             beside=outcomes["beside"].value if "beside" in outcomes else None,
             story=outcomes["story"].value,
         )
-        self._note(outcomes, walk)
-        return walked
 
-    def _note(self, outcomes: Mapping[str, Outcome], walk: Walk) -> None:
+    def _note(self, outcomes: Mapping[str, Outcome], walk: Walked) -> None:
         notes = self._page.notes
-        notes.take("graph", outcomes["graph"]._replace(value=walk.depths()))
+        notes.take("graph", outcomes["graph"]._replace(value=walk.ids))
         story: StoryAnswer | None = outcomes["story"].value
         notes.take("story", outcomes["story"]._replace(value=story.order if story else []))
         if outcomes["graph"].status == "timeout":
@@ -176,20 +174,40 @@ class Retrieval:
         if self._query.proactive:
             notes.take("proactive", outcomes["beside"])
 
-    def _walked(self, walk: Walk, timeout_ms: int) -> dict[str, float]:
-        """What the paths from the seeds are worth, by wire id.
+    def _walk_wanted(self, seeds: Mapping[str, float]) -> WalkAsked:
+        """The walk from the seeds, by the default method or the one that is asked for."""
+        policy, intents, query = self._services.policy, self._page.intents, self._query
+        settings = self._context.settings
+        return WalkAsked(
+            seeds=seeds,
+            weights=type_weights(intents, policy.weights),
+            confidences=list(intents.values()),
+            others_share=policy.other_intents_share,
+            caps=policy.edge_caps,
+            max_depth=query.max_depth,
+            method=self._page.method,
+            activation=self._context.activation_config(min(settings.max_hops, query.max_depth)),
+            beside=bool(path_intents(query.query, intents)),
+        )
+
+    def _walked(self, scope: Scope, walk: WalkAsked, wanted: Wanted, timeout_ms: int) -> Reached:
+        """What the paths from the seeds are worth, and what ranking must know.
 
         Raises:
-            QueryTimeout: the time was over; the walk has what was met until then.
+            QueryTimeout: the time was over.
         """
         deadline = Deadline(timeout_ms)
-        worth = None
-        if self._page.method == "activation":
-            worth = self._activated(walk, timeout_ms)
-        if worth is None:
-            walk.walk(self._columns.reads(walk.scope, deadline.remaining_ms()))
-            worth = walk.pagerank() if self._page.method == "ppr" else walk.scores()
-        return worth
+        if walk.method == "activation":
+            limit_ms = min(self._context.settings.activation_timeout_ms, timeout_ms)
+            try:
+                return self._columns.reads(scope, limit_ms).walked(walk, wanted)
+            except QueryTimeout:
+                self._page.method = "intent_weighted"
+                self._page.notes.degraded.append(
+                    f"activation took more than {limit_ms} ms: intents weigh instead"
+                )
+                walk = walk._replace(method=self._page.method)
+        return self._columns.reads(scope, deadline.remaining_ms()).walked(walk, wanted)
 
     def _told(self, analysis: QueryAnalysis, gathered: Gathered, timeout_ms: int) -> StoryAnswer:
         """What the stories say that the best hits are of."""
@@ -214,20 +232,6 @@ class Retrieval:
         )
         return told(reads, asking, hits=gathered.hits, vector=gathered.vector, persons=persons)
 
-    def _activated(self, walk: Walk, timeout_ms: int) -> dict[str, float] | None:
-        """What spreading activation reaches; None: not in its time, and another method answers."""
-        settings = self._context.settings
-        config = self._context.activation_config(min(settings.max_hops, self._query.max_depth))
-        limit_ms = min(settings.activation_timeout_ms, timeout_ms)
-        try:
-            return walk.activate(self._columns.reads(walk.scope, limit_ms), config)
-        except QueryTimeout:
-            self._page.method = "intent_weighted"
-            self._page.notes.degraded.append(
-                f"activation took more than {limit_ms} ms: intents weigh instead"
-            )
-            return None
-
     def _beside(self, gathered: Gathered) -> Beside:
         """What context that nobody asked for starts from."""
         tenant, session_id = self._context.tenant, self._query.session_id
@@ -245,7 +249,7 @@ class Retrieval:
         """The ranking; in want of what events say, by what the channels say alone."""
         page, query = self._page, self._query
         pool = self._pool(analysis.scope, gathered, walked)
-        standings = self._standings(analysis, gathered, pool)
+        standings = walked.standings or self._standings(analysis, gathered, pool)
         if standings is None:
             ranked = ranking_without_standings(pool, page.weights)
         else:
@@ -278,20 +282,9 @@ class Retrieval:
     def _standings(
         self, analysis: QueryAnalysis, gathered: Gathered, pool: Pool
     ) -> Standings | None:
-        """What ranking must know of the events of the pool; None: not in time.
-
-        They are those that the channels found, the best of them with their neighbours, and those
-        that the walk alone has met, the most promising.
-        """
-        hits = gathered.hits[:MAX_CANDIDATES]
-        wanted = Wanted(
-            around=hits[:MAX_WITH_NEIGHBOURS],
-            ids=hits[MAX_WITH_NEIGHBOURS:],
-            met=pool.reached_events()[:MAX_REACHED],
-            most_met=MAX_MET,
-            stems=analysis.terms.stems,
-            vector=gathered.vector,
-        )
+        """What ranking must know of the events of the pool; None: not in time."""
+        met = pool.reached_events()[:MAX_REACHED_EVENTS]
+        wanted = self._wanted(analysis, gathered)._replace(met=met)
         limit_ms = max(1, round(self._deadline.remaining_ms() * RANK_SHARE))
         try:
             return self._columns.reads(analysis.scope, limit_ms).standings(wanted)
@@ -299,27 +292,45 @@ class Retrieval:
             self._page.notes.cut("candidates could not be compared: ranks in the channels alone")
             return None
 
+    def _wanted(self, analysis: QueryAnalysis, gathered: Gathered) -> Wanted:
+        """The events that may be ranked.
+
+        They are those that the channels found, the best of them with their neighbours, and those
+        that the walk alone has met, the most promising.
+        """
+        hits = gathered.hits[:MAX_CANDIDATES]
+        return Wanted(
+            around=hits[:MAX_WITH_NEIGHBOURS],
+            ids=hits[MAX_WITH_NEIGHBOURS:],
+            met=(),
+            most_met=MAX_MET,
+            stems=analysis.terms.stems,
+            vector=gathered.vector,
+        )
+
     def _pool(self, scope: Scope, gathered: Gathered, walked: _Walked) -> Pool:
         """What may be ranked: only what is in the graph, for a seed may be a name nobody has."""
-        walk, method = walked.walk, self._page.method
-        present = walk.ends()
-        present.update(wire_id(ENTITY.label, seed.entity_id) for seed in gathered.entities)
+        walk = walked.walk
+        ids, depths = walk.ids, walk.depths.tolist()
+        present = {wire_id(ENTITY.label, seed.entity_id) for seed in gathered.entities}
+        connected = zip(ids, walk.connected.tolist(), strict=True)
+        present.update(node_id for node_id, is_connected in connected if is_connected)
         if self._query.seed_nodes is not None:
-            given = [node_id for node_id in walk.seeds if node_id not in present]
+            given = [node_id for node_id, depth in zip(ids, depths, strict=True) if not depth]
+            absent = [node_id for node_id in given if node_id not in present]
             present.update(
-                self._context.read(self._reader, lambda graph: nodes(graph, scope, given, {}))
+                self._context.read(self._reader, lambda graph: nodes(graph, scope, absent, {}))
             )
-        beside = path_intents(self._query.query, self._page.intents)
-        spreads = method == "intent_weighted" and not beside
+        worth = zip(ids, walk.worth.tolist(), strict=True)
         return Pool(
             text={hit.event_id: hit for hit in gathered.text},
             near={hit.event_id: hit for hit in gathered.near},
-            graph={node_id: score for node_id, score in walked.worth.items() if node_id in present},
-            depths=walk.depths(),
-            method=method,
-            met=walk.met,
-            path_intents=beside,
-            spread=walk.pagerank(walked.worth) if spreads else {},
+            graph={one: score for one, score in worth if score == score and one in present},
+            depths=dict(zip(ids, depths, strict=True)),
+            method=self._page.method,
+            met=walk.edges or steps_of([], []),
+            path_intents=path_intents(self._query.query, self._page.intents),
+            spread=dict(zip(ids, walk.spread.tolist(), strict=False)),
             policy=self._services.policy,
         )
 

@@ -18,16 +18,16 @@ from typing import Final, NamedTuple
 
 import numpy
 
-from api.retrieval.graph_scores import path_scores
 from api.retrieval.intent import Intent, fused_ranks
 from api.retrieval.policy import DEFAULT_POLICY, Policy
 from api.retrieval.query_terms import QueryTerms
 from api.retrieval.relevance import DEFAULT_WEIGHTS, RelevanceWeights, relevance, word_counts
-from api.retrieval.walk_result import Met, met_at_first
 from api.schemas import Channel, RetrievalMethod
 from consolidation.decay import HIGHEST_IMPORTANCE, DecayWeights
 from consolidation.decay_scores import decay_scores
-from pipelines.columns.records import Array, Standings
+from pipelines.columns.graph_scores import path_scores, type_weights
+from pipelines.columns.records import Array, Standings, Steps, steps_of
+from pipelines.columns.walked import Met
 from pipelines.graph.rows import Hit, Signal, Signalled, is_event
 
 MAX_WITH_NEIGHBOURS: Final = 120
@@ -99,7 +99,7 @@ class Pool:
         graph: worth of the paths from the seeds, by wire id.
         depths: edges from the nearest seed, by wire id.
         method: what the worth of paths is.
-        met: what the walk met.
+        met: edges that the walk met, where there are path intents.
         path_intents: those whose answer stands beside what the question names.
         spread: personalised PageRank from the seeds, the best node having 1, by wire id.
         policy: whose weights count.
@@ -110,7 +110,7 @@ class Pool:
     graph: Mapping[str, float] = field(default_factory=dict)
     depths: Mapping[str, int] = field(default_factory=dict)
     method: RetrievalMethod = "intent_weighted"
-    met: Met = field(default_factory=lambda: met_at_first(()))
+    met: Steps = field(default_factory=lambda: steps_of([], []))
     path_intents: Mapping[Intent, float] = field(default_factory=dict)
     spread: Mapping[str, float] = field(default_factory=dict)
     policy: Policy = DEFAULT_POLICY
@@ -306,7 +306,7 @@ def anchors(covered: Array, held: Array) -> Array:
 
 def led_to(
     covered: Mapping[str, float],
-    met: Met,
+    steps: Steps,
     intents: Mapping[Intent, float],
     policy: Policy = DEFAULT_POLICY,
 ) -> dict[str, float]:
@@ -314,25 +314,26 @@ def led_to(
 
     Args:
         covered: of `anchors`, by event id; its square is what an anchor passes on.
-        met: by the walk.
+        steps: that the walk met.
         intents: whose edges lead, with their confidences.
         policy: whose weights count.
     """
     begin = ((-score, event_id) for event_id, score in covered.items() if score > 0)
     best = [event_id for _, event_id in nsmallest(MAX_ANCHORS, begin)]
-    places = {node_id: place for place, node_id in enumerate(met.ids)}
+    ids, met = steps.ids, Met(len(steps.ids), steps)
+    places = {node_id: place for place, node_id in enumerate(ids)}
     begun = [event_id for event_id in best if event_id in places]
     starts = [places[event_id] for event_id in begun]
     columns = range(len(begun))
-    seeds = numpy.zeros((len(met.ids), len(begun)))
+    seeds = numpy.zeros((len(ids), len(begun)))
     seeds[starts, columns] = [covered[event_id] ** 2 for event_id in begun]
-    led = numpy.zeros(len(met.ids))
+    led = numpy.zeros(len(ids))
     for intent, confidence in intents.items():
-        ways = met.ways(HOP_SHARE * met.weights([intent], policy.weights))
-        paths = path_scores(seeds, ways, MAX_HOPS).copy()
+        weights = met.weights(type_weights([intent], policy.weights))
+        paths = path_scores(seeds, met.ways(HOP_SHARE * weights), MAX_HOPS).copy()
         paths[starts, columns] = 0.0  # an anchor does not lead to itself
         led = numpy.maximum(led, confidence * paths.max(axis=1, initial=0.0))
-    return {met.ids[place]: float(led[place]) for place in numpy.flatnonzero(led).tolist()}
+    return {ids[place]: float(led[place]) for place in numpy.flatnonzero(led).tolist()}
 
 
 def diversified(

@@ -18,7 +18,6 @@ from api.retrieval.facts import (
     confidence_of,
     recalled,
 )
-from api.retrieval.graph_scores import ActivationConfig, Link, activation
 from api.retrieval.intent import (
     MAX_RECALL_SEEDS,
     Seed,
@@ -33,6 +32,7 @@ from api.retrieval.ranking import MAX_RANKING
 from enrichment.names import canonical_name, components, user_entity_id
 from enrichment.stems import words_in
 from enrichment.vocabulary import EdgeType, word_set
+from pipelines.columns.graph_scores import ActivationConfig, Link, activation
 from pipelines.columns.reads import NameReads
 from pipelines.graph.reads.entities import EntityGroup, group_of
 from pipelines.graph.reads.facts import FactFilter, FactReads

@@ -1,8 +1,8 @@
 """Bounded walks: level by level, within depth and size, and what was met stays when time runs out.
 
-`BoundedWalk` is the loop that all walks share; `Walk` follows all views at once for a subgraph
-query, `Lineage` one edge type from an event, `api.retrieval.facts` facts from the
-entities that a query names.
+`BoundedWalk` is the loop that both walks share: `Lineage` follows one edge type from an event,
+`api.retrieval.facts` facts from the entities that a query names. The walk of a subgraph query, over
+all views at once, is the columns' own (`pipelines.columns.walked`).
 
 One round trip a level finds the nodes, one more the edges between them; the best path to each
 node is then a matter of memory. All of it has one time limit.
@@ -13,32 +13,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
-from heapq import nsmallest
 from typing import Final, Generic, NamedTuple, TypeVar
 
 import numpy
 
-from api.retrieval.graph_scores import (
-    EDGES_AT_ONCE,
-    Activation,
-    ActivationConfig,
-    Link,
-    Ways,
-    blended_scores,
-    edge_qualities,
-    path_scores,
-    personalised_pagerank,
-)
 from api.retrieval.intent import Intent
 from api.retrieval.policy import DEFAULT_POLICY, Policy
-from api.retrieval.walk_result import Met, met_at_first
 from api.schemas import Bound, Direction
-from consolidation.decay import DAY_MS
+from pipelines.columns.graph_scores import Ways, edge_qualities, path_scores
 from pipelines.columns.reads import ColumnReads
-from pipelines.columns.records import Array, Steps
 from pipelines.graph.reader import GraphEdge, GraphNode
 from pipelines.graph.reads.events import EventReads
-from pipelines.graph.reads.scope import Scope
 from pipelines.graph.rows import StepEdge, is_event
 from projections.schema import (
     CAUSED_BY,
@@ -53,13 +38,6 @@ from projections.schema import (
 
 R = TypeVar("R")
 F = TypeVar("F", bound=Sized)
-
-BEAM: Final = 32
-"""Nodes of a level that are walked on from."""
-MAX_REACHED: Final = 3_000
-"""Nodes of a walk; a query for 500 is answered from far fewer."""
-MIN_SCORE: Final = 1e-4
-"""A path worth less is not followed."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -108,151 +86,6 @@ class BoundedWalk(ABC, Generic[R, F]):
     @abstractmethod
     def _has_more(self, reads: R, frontier: F) -> bool:
         """Whether the level behind the last one holds anything new."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Walk(BoundedWalk[ColumnReads, list[str]]):
-    """A walk over all views, whose paths are worth something else to each intent.
-
-    The intents of a query walk together: each level asks once for the edges around the nodes that
-    are most promising to any of them, and the paths are scored for each intent apart afterwards.
-    So three intents cost as many round trips as one.
-
-    Attributes:
-        intents: with their confidences, at least one.
-        seeds: by wire id, with scores from 0 to 1.
-        policy: whose weights count.
-        met: nodes and edges, the seeds first; a whole one at any time, for a walk that was given
-            up may go on in its thread.
-    """
-
-    scope: Scope
-    intents: Mapping[Intent, float]
-    seeds: Mapping[str, float]
-    policy: Policy = DEFAULT_POLICY
-    met: Met = field(default_factory=lambda: met_at_first(()))
-    _expanded: set[str] = field(default_factory=set)
-
-    def walk(self, columns: ColumnReads) -> None:
-        """Read the edges around the seeds, level by level.
-
-        Raises:
-            QueryTimeout: the time was over; what was met until then is here.
-        """
-        self._begin()
-        self._follow(columns, self._frontier(self._seed_scores(self.met), len(self.seeds)))
-
-    def activate(self, columns: ColumnReads, config: ActivationConfig) -> dict[str, float]:
-        """Read the edges around what is active, hop by hop; the activations at the end.
-
-        Raises:
-            QueryTimeout: the time was over.
-        """
-        self._begin()
-        spreading = Activation(self.seeds, config)
-        while active := spreading.active():
-            new = [node_id for node_id in active if node_id not in self._expanded]
-            for first in range(0, len(new), EDGES_AT_ONCE):
-                chunk = new[first : first + EDGES_AT_ONCE]
-                self.take(columns.steps(chunk, self.policy.edge_caps), spreading.hops + 1)
-            self._expanded.update(new)
-            spreading.spread(self._links())
-        return spreading.activated()
-
-    def take(self, steps: Steps, depth: int) -> None:
-        """Edges were met that lead `depth` steps away."""
-        self.met = self.met.joined(steps, depth)
-
-    def scores(self) -> dict[str, float]:
-        """Path scores of all intents together, by wire id, of what a path leads to."""
-        met = self.met
-        scores = zip(met.ids, self._path_scores(met).tolist(), strict=True)
-        return {node_id: score for node_id, score in scores if score > 0 or node_id in self.seeds}
-
-    def pagerank(self, worth: Mapping[str, float] | None = None) -> dict[str, float]:
-        """Personalised PageRank over what was read, the best node being 1.
-
-        A seed without edges (a name that nobody has) would keep what the others are measured by.
-
-        Args:
-            worth: of the seeds, by wire id, where it is not their scores: those of the paths that
-                other seeds have to them.
-        """
-        met = self.met
-        scores = self._seed_scores(met)
-        if worth is not None:
-            scores[: len(self.seeds)] = [worth.get(seed, 0.0) for seed in self.seeds]
-        connected = met.connected()
-        if connected[: len(self.seeds)].any():
-            scores[~connected] = 0.0
-        ranks = personalised_pagerank(scores, met.undirected(self._blended(met)))
-        best = ranks.max(initial=0.0)
-        ranked = zip(met.ids, ranks.tolist(), strict=True)
-        return {node_id: rank / best for node_id, rank in ranked if rank > 0}
-
-    def depths(self) -> dict[str, int]:
-        """Fewest edges from a seed, by wire id."""
-        met = self.met
-        return dict(zip(met.ids, met.depths.tolist(), strict=True))
-
-    def ends(self) -> set[str]:
-        """Wire ids of the nodes at the edges that were met."""
-        met = self.met
-        return {met.ids[place] for place in numpy.flatnonzero(met.connected()).tolist()}
-
-    def _begin(self) -> None:
-        BoundedWalk._begin(self)
-        self._expanded.clear()
-        self.met = met_at_first(self.seeds)
-
-    def _is_full(self) -> bool:
-        return len(self.met.ids) >= MAX_REACHED
-
-    def _expand(self, reads: ColumnReads, frontier: list[str], depth: int) -> list[str]:
-        self._expanded.update(frontier)
-        self.take(reads.steps(frontier, self.policy.edge_caps), depth)
-        return self._frontier(self._path_scores(self.met)) if depth < self.max_depth else []
-
-    def _has_more(self, reads: ColumnReads, frontier: list[str]) -> bool:
-        return False  # never asked: a ranking does not say what lies beyond its depth
-
-    def _seed_scores(self, met: Met) -> Array:
-        scores = numpy.zeros(len(met.ids))
-        scores[: len(self.seeds)] = list(self.seeds.values())
-        return scores
-
-    def _path_scores(self, met: Met) -> Array:
-        ways = met.ways(met.weights(self.intents, self.policy.weights))
-        seeds = numpy.tile(self._seed_scores(met)[:, None], len(self.intents))
-        scores = path_scores(seeds, ways, self.max_depth)
-        confidences = numpy.array(list(self.intents.values()))
-        return blended_scores(scores, confidences, self.policy.other_intents_share)
-
-    def _blended(self, met: Met) -> Array:
-        """What each edge lets through for all intents at once: their mean by confidence."""
-        confidences = numpy.array(list(self.intents.values()))
-        weights = met.weights(self.intents, self.policy.weights)
-        return numpy.asarray(weights @ confidences / confidences.sum())
-
-    def _frontier(self, scores: Array, least: int = 0) -> list[str]:
-        """The most promising nodes that were not walked on from yet, `BEAM` or `least` of them."""
-        ids = self.met.ids
-        places = numpy.flatnonzero((scores >= MIN_SCORE) & ~self.met.closed())
-        promising = (
-            (-score, ids[place])
-            for place, score in zip(places.tolist(), scores[places].tolist(), strict=True)
-            if ids[place] not in self._expanded
-        )
-        return [node_id for _, node_id in nsmallest(max(BEAM, least), promising)]
-
-    def _links(self) -> list[Link]:
-        met, now_ms = self.met, self.scope.now_ms
-        confidences = numpy.minimum(1.0, self._blended(met))
-        ages = numpy.maximum(0.0, now_ms - numpy.nan_to_num(met.steps.at_ms, nan=now_ms)) / DAY_MS
-        ids, steps = met.ids, met.steps
-        columns = (steps.source, steps.target, confidences, ages)
-        rows = zip(*(column[~steps.closed].tolist() for column in columns), strict=True)
-        return [Link(ids[a], ids[b], confidence, age) for a, b, confidence, age in rows]
 
 
 TEMPORAL_INTENT: Intent = "when"

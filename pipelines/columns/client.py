@@ -46,7 +46,7 @@ _SOURCES: Final = tuple(
     (package, "*.py")
     for package in (
         *("pipelines.columns", "pipelines.graph", "pipelines.ledger"),
-        *("projections", "enrichment"),
+        *("projections", "enrichment", "consolidation"),
     )
 )
 

@@ -19,6 +19,7 @@ from pipelines.columns.records import (
     Stories,
     StoriesAsked,
 )
+from pipelines.columns.walked import Reached, WalkAsked
 from pipelines.graph.rows import (
     EntityName,
     EntitySurroundings,
@@ -281,6 +282,15 @@ class ColumnReads(NameReads, Protocol):
 
     def steps(self, node_ids: Iterable[str], caps: Mapping[str, int]) -> Steps:
         """The edges around some nodes, at most `caps` of each type at each, the best of them."""
+        ...
+
+    def walked(self, walk: WalkAsked, wanted: Wanted) -> Reached:
+        """What a walk from some nodes meets, and what ranking must know of events.
+
+        Args:
+            walk: from where, and how.
+            wanted: without `met`, which are the events that the walk meets.
+        """
         ...
 
     def beside(self, start: Beside, least: Least) -> list[Signalled]:

@@ -100,10 +100,12 @@ class Steps(NamedTuple):
 
 
 _KINDS: Final = ("i4", "i4", "i1", "i1", "?", "?", "f8", "f8")
+StepRow = tuple[int, int, int, int, bool, bool, float, float]
+"""An edge: what `Steps` has after `ids`."""
 
 
-def steps_of(ids: list[str], rows: Sequence[tuple[Any, ...]]) -> Steps:
-    """Steps from rows of what `Steps` has after `ids`."""
+def steps_of(ids: list[str], rows: Sequence[StepRow]) -> Steps:
+    """Steps from rows."""
     columns = zip(*rows, strict=True) if rows else ((),) * len(_KINDS)
     return Steps(ids, *map(numpy.array, columns, _KINDS))
 

@@ -211,9 +211,10 @@ class _Telling:
 
     def _failed(self) -> list[int]:
         """What failed and says something of it, the best first."""
-        scores = self._events.texts.scores(self._question.stems, self._events.table.size)
-        rows = numpy.flatnonzero((scores > 0) & self._view.seen & self._failures)
-        order = best(rows, scores[rows], MAX_FAILED, self._events.ranks)
+        failed = self._view.seen & self._failures
+        rows, scores = self._events.texts.scored(self._question.stems, [(failed, MAX_FAILED)])
+        rows, scores = rows[failed[rows]], scores[failed[rows]]
+        order = best(rows, scores, MAX_FAILED, self._events.ranks)
         chosen: list[int] = rows[order].tolist()
         return chosen
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import numpy
 import simsimd
@@ -28,6 +28,27 @@ _B: Final = 0.75
 _MOST_COUNTED: Final = 255
 _FEW: Final = 2
 """Most stems are held by one text or two."""
+COMMON: Final = 4_096
+"""Texts that hold a stem; one that more of them hold is looked up in those that hold rarer ones."""
+_MARGIN: Final = 1.001
+"""For what is rounded."""
+
+Sought = tuple[Bits, int]
+"""Of each row whether it counts, and how many of the best of these are sought."""
+
+
+class _Term(NamedTuple):
+    """A stem of a question: its weight, the texts that hold it, sorted, and how often."""
+
+    weight: Any
+    held: Rows
+    counted: Array
+
+    def among(self, chosen: Rows) -> _Term:
+        """The same of some texts alone."""
+        places = numpy.minimum(self.held.searchsorted(chosen), len(self.held) - 1)
+        holding = self.held[places] == chosen
+        return _Term(self.weight, chosen[holding], self.counted[places[holding]])
 
 
 class Texts:
@@ -62,37 +83,61 @@ class Texts:
             self._saying -= 1
             self._words -= int(self._texts["words"][text])
 
-    def scores(self, stems: Iterable[str], rows: int) -> Array:
-        """BM25 of each row, 0 of one that holds none of the stems.
+    def scored(self, stems: Iterable[str], sought: Sequence[Sought]) -> tuple[Rows, Array]:
+        """Rows that hold one of the stems, and BM25 of each.
 
         Args:
             stems: of the question.
-            rows: how many there are.
+            sought: whoever is none of these may be missing.
         """
         texts = self._texts
         owners = texts["row"]
         # What rows have said before counts for nothing, or else columns that were told it would
         # find other words rare than those that never were.
         stale = owners == NOBODY if self._saying < texts.size else None
-        scores = numpy.zeros(texts.size, dtype=numpy.float32)
-        share = _K1 * _B / max(1.0, self._words / max(1, self._saying))
-        bounds = texts["words"] * numpy.float32(share)
-        bounds += numpy.float32(_K1 * (1 - _B))
+        terms: list[_Term] = []
         for stem in dict.fromkeys(stems):
             postings = self._postings.get(stem)
             if postings is None:
                 continue
-            held, count = postings["text"], postings["count"].astype(numpy.float32)
+            held, count = postings["text"], postings["count"]
             rows_holding = len(held) - (0 if stale is None else numpy.count_nonzero(stale[held]))
             rarity = numpy.log1p((self._saying - rows_holding + 0.5) / (rows_holding + 0.5))
-            weight = numpy.float32(rarity * (1 + _K1))
-            scores[held] += weight * count / (count + bounds[held])
-        by_row = numpy.zeros(rows, dtype=numpy.float32)
+            terms.append(_Term(numpy.float32(rarity * (1 + _K1)), held, count))
+        scores = self._summed(self._without_common(terms, sought))
         holding = numpy.flatnonzero(scores)
-        of_rows = owners[holding]
-        standing = of_rows != NOBODY
-        by_row[of_rows[standing]] = scores[holding[standing]]
-        return by_row
+        rows = owners[holding]
+        standing = rows != NOBODY
+        return rows[standing], scores[holding[standing]]
+
+    def _without_common(self, terms: Sequence[_Term], sought: Sequence[Sought]) -> list[_Term]:
+        """The terms; the common ones of the texts alone that hold a rare one, where that will do.
+
+        It does if so many score more by rare ones as are sought, than all common ones are worth.
+        """
+        rare = [term for term in terms if len(term.held) <= COMMON]
+        if len(rare) in (0, len(terms)):
+            return list(terms)
+        scores, owners = self._summed(rare), self._texts["row"]
+        least = _MARGIN * sum(float(term.weight) for term in terms if len(term.held) > COMMON)
+        chosen = numpy.flatnonzero(scores)
+        above = owners[chosen[scores[chosen] > least]]
+        above = above[above != NOBODY]
+        if any(numpy.count_nonzero(among[above]) < most for among, most in sought):
+            return list(terms)
+        return [term if len(term.held) <= COMMON else term.among(chosen) for term in terms]
+
+    def _summed(self, terms: Iterable[_Term]) -> Array:
+        """BM25 of each text, in the order of the terms: another one rounds otherwise."""
+        scores = numpy.zeros(self._texts.size, dtype=numpy.float32)
+        words = self._texts["words"]
+        share = _K1 * _B / max(1.0, self._words / max(1, self._saying))
+        for weight, held, counted in terms:
+            bounds = words[held] * numpy.float32(share)
+            bounds += numpy.float32(_K1 * (1 - _B))
+            count = counted.astype(numpy.float32)
+            scores[held] += weight * count / (count + bounds)
+        return scores
 
     def counts(self, stems: Sequence[str], rows: Rows) -> Array:
         """How often each of the rows holds each stem: a row each, a column a stem."""

@@ -139,9 +139,12 @@ class View:
             stems: of the question.
             limit: at most so many; those kept are among the best OVER_FETCH times as many.
         """
-        scores = self.tenant.events.texts.scores(stems, len(self.known))
-        rows = numpy.flatnonzero((scores > 0) & self.known)
-        return self._hits(rows, scores[rows], limit)
+        sought = [(self.seen, limit)]
+        if not numpy.array_equal(self.known, self.seen):  # some may be withheld
+            sought.append((self.known, OVER_FETCH * limit))
+        rows, scores = self.tenant.events.texts.scored(stems, sought)
+        known = self.known[rows]
+        return self._hits(rows[known], scores[known], limit)
 
     def vector_hits(self, vector: Array, limit: int) -> Hits:
         """The nearest events by plain cosine, the nearest first; see `text_hits`."""

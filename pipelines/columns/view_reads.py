@@ -33,6 +33,7 @@ from pipelines.columns.records import (
 from pipelines.columns.sessions import session_page, sessions_of
 from pipelines.columns.stories import stories_of
 from pipelines.columns.walk import Walker
+from pipelines.columns.walked import MAX_REACHED_EVENTS, Reached, WalkAsked, walked
 from pipelines.graph.rows import Hits, Least, SessionCandidates, Signalled
 
 
@@ -112,6 +113,12 @@ class ViewReads(ColumnNames):
     def steps(self, node_ids: Iterable[str], caps: Mapping[str, int]) -> Steps:
         """The edges around some nodes, at most `caps` of each type at each, the best of them."""
         return Walker(self._view, caps).steps(node_ids)
+
+    def walked(self, walk: WalkAsked, wanted: Wanted) -> Reached:
+        """What a walk from some nodes meets, and what ranking must know of events."""
+        reached = walked(walk, Walker(self._view, walk.caps).rows, self._view.scope.now_ms)
+        met = reached.events()[:MAX_REACHED_EVENTS]
+        return Reached(reached, self.standings(wanted._replace(met=met)))
 
     def beside(self, start: Beside, least: Least) -> list[Signalled]:
         """Events nobody asked for, the most telling first."""

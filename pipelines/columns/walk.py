@@ -12,7 +12,7 @@ import numpy
 
 from enrichment.names import VALUE
 from pipelines.columns.entities import Entity
-from pipelines.columns.records import TYPE_NUMBERS, VIEW_NUMBERS, Steps, steps_of
+from pipelines.columns.records import TYPE_NUMBERS, VIEW_NUMBERS, StepRow, Steps, steps_of
 from pipelines.columns.tables import NOBODY
 from pipelines.columns.view import View
 from pipelines.graph.reads.scope import MAX_SCANNED
@@ -67,7 +67,17 @@ class Walker:
     def steps(self, node_ids: Iterable[str]) -> Steps:
         """The edges around some nodes; of a node that is not seen there are none."""
         places: dict[str, int] = {}
-        rows: list[tuple[Any, ...]] = []
+        rows = self.rows(node_ids, places)
+        return steps_of(list(places), rows)
+
+    def rows(self, node_ids: Iterable[str], places: dict[str, int]) -> list[StepRow]:
+        """The same, one by one.
+
+        Args:
+            node_ids: wire ids.
+            places: of nodes, by wire id; those at the edges get the next ones.
+        """
+        rows: list[StepRow] = []
         for node_id in node_ids:
             label, own_id = label_and_id(node_id)
             for type_, steps in self._around(label, own_id):
@@ -82,7 +92,7 @@ class Walker:
                     there = places.setdefault(there_id, len(places))
                     source, target = (here, there) if forward else (there, here)
                     rows.append((source, target, number, view, forward, closed, quality, at_ms))
-        return steps_of(list(places), rows)
+        return rows
 
     def _around(self, label: str, own_id: str) -> Iterator[tuple[EdgeRow, list[Step]]]:
         if label == EVENT.label:

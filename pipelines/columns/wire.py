@@ -39,6 +39,7 @@ from pipelines.columns.records import (
     StoriesAsked,
     StoryFact,
 )
+from pipelines.columns.walked import Reached, WalkAsked, Walked
 from pipelines.graph.reads.scope import Scope, Within
 from pipelines.graph.rows import (
     EntityName,
@@ -65,6 +66,10 @@ _NOBODYS: Final = (STATE, VERIFY)
 _HEAD_BYTES: Final = 4
 _NAMES_OF_STORIES: Final = Stories._fields.index("holding")
 """Fields of stories that are no arrays; they come first."""
+
+_ARRAYS_OF_WALKED: Final = len(Walked._fields[2:])
+_ARRAYS_OF_STANDINGS: Final = len(Standings._fields[2:])
+"""Of a walk, and of what is told of events; those of the walk's edges come behind them."""
 
 Packed = tuple[Any, Sequence[Array]]
 """What JSON holds of an answer, and arrays."""
@@ -167,6 +172,7 @@ _RECORDS: Final[Mapping[str, Sequence[Callable[..., Any]]]] = {
     "listed": (ListAsked,),
     "open_things": (OpenAsked,),
     "stories": (StoriesAsked,),
+    "walked": (WalkAsked, Wanted),
     "beside": (Beside, Least),
 }
 """Arguments that are records, by question."""
@@ -295,6 +301,22 @@ def _unpack_steps(answer: Any, arrays: list[Array]) -> Steps:
     return Steps(answer, *arrays)
 
 
+def _pack_reached(reached: Reached) -> Packed:
+    (ids, edges, *walked), (events, authors, *standings) = reached
+    between = () if edges is None else edges[1:]
+    return [ids, events, authors], [*walked, *standings, *between]
+
+
+def _unpack_reached(answer: Any, arrays: list[Array]) -> Reached:
+    ids, events, authors = answer
+    walked, told = arrays[:_ARRAYS_OF_WALKED], arrays[_ARRAYS_OF_WALKED:]
+    standings, edges = told[:_ARRAYS_OF_STANDINGS], told[_ARRAYS_OF_STANDINGS:]
+    return Reached(
+        Walked(ids, Steps(ids, *edges) if edges else None, *walked),
+        Standings(events, authors, *standings),
+    )
+
+
 def _unpack_signalled(answer: Any, _: list[Array]) -> list[Signalled]:
     return [Signalled(*one) for one in answer]
 
@@ -365,6 +387,7 @@ ANSWERS: Final[Mapping[str, Form]] = {
     "pending": Form(_plain, _unpack_plain),
     "vectors": Form(_pack_array, _unpack_array),
     "steps": Form(_pack_steps, _unpack_steps),
+    "walked": Form(_pack_reached, _unpack_reached),
     "beside": Form(_plain, _unpack_signalled),
     "found": _ENTITIES,
     "found_by_name": _ENTITIES,

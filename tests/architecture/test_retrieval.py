@@ -15,7 +15,6 @@ PURE = (
     "clock_times",
     "durations",
     "fact_words",
-    "graph_scores",
     "intent",
     "merging",
     "narrative",
@@ -44,11 +43,12 @@ PURE = (
     "story_terms",
     "time_spans",
     "time_windows",
-    "walk_result",
 )
 RECORDS = (
     "api.retrieval.plan",
+    "pipelines.columns.graph_scores",
     "pipelines.columns.records",
+    "pipelines.columns.walked",
     "pipelines.graph.rows",
 )
 SHELL = ("asyncio", "concurrent", "logging", "os", "random", "threading", "time")

@@ -39,6 +39,7 @@ from pipelines.columns.tenant import EDGE_PROPERTIES, NODE_PROPERTIES, Tenant
 from pipelines.columns.texts import quantised
 from pipelines.columns.view import View
 from pipelines.columns.walk import Walker
+from pipelines.columns.walked import walked
 from pipelines.graph.reads.scope import Scope
 from pipelines.graph.rows import FeedPlace, FoundEdge, FoundNode, wire_id
 from projections.operations import Key
@@ -52,10 +53,11 @@ from projections.schema import (
     VECTOR_DIMENSIONS,
 )
 from tests.bench.query.graph import START_MS, TENANT, TOPICS, Memory
+from tests.steps import walk_asked
 
 HITS = 100
 WITH_NEIGHBOURS = 120
-SEEDS, BEAM, LEVELS = 8, 32, 3
+SEEDS = 8
 Parts = dict[str, list[float]]
 
 
@@ -157,18 +159,9 @@ def asked(tenant: Tenant, question: str, vector: Any, parts: Parts) -> None:
         ),
     )
     seeds = [*hits[:SEEDS], *(wire_id(ENTITY.label, one) for one in ids[:SEEDS])]
-    timed("walk", lambda: walked(Walker(view), seeds))
+    walk = walk_asked(dict.fromkeys(seeds, 1.0), {"general": 1.0})
+    timed("walk", lambda: walked(walk, Walker(view).rows, view.scope.now_ms))
     parts.setdefault("all", []).append(1_000 * (time.process_time() - begun_s))
-
-
-def walked(walker: Walker, seeds: list[str]) -> None:
-    frontier, met = seeds, set(seeds)
-    for _ in range(LEVELS):
-        steps = walker.steps(frontier)
-        there = numpy.where(steps.forward, steps.target, steps.source)
-        reached = [steps.ids[place] for place in numpy.unique(there).tolist()]
-        frontier = [one for one in reached if one not in met][:BEAM]
-        met.update(frontier)
 
 
 def by_hand(levels: Any, vector: Any) -> float:

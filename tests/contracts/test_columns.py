@@ -19,6 +19,7 @@ from pipelines.columns.reads import Beside, SessionsAsked
 from pipelines.columns.sessions import session_page, sessions_of
 from pipelines.columns.view import View
 from pipelines.columns.walk import Walker
+from pipelines.columns.walked import Walked, walked
 from pipelines.graph.client import Neo4jReader
 from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.graph.port import Graph
@@ -49,6 +50,7 @@ from projections.schema import (
     tenant_term,
 )
 from tests.contracts import graph_questions as asked
+from tests.steps import walk_asked, walked_over
 
 pytestmark = pytest.mark.integration
 T = TypeVar("T")
@@ -273,6 +275,28 @@ def test_steps_of_a_walk(both: Both) -> None:
             assert not only, (scope, only)
             met += len(ours)
     assert met > 1_000
+
+
+def test_a_walk_over_columns_is_that_over_the_graph(both: Both) -> None:
+    met = 0
+    for scope in both.world.scopes():
+        seeds = dict.fromkeys(both.world.node_ids[::9], 0.5)
+        walk = walk_asked(seeds, {"why": 0.8, "related": 0.4}, beside=True)
+        ours = walked(walk, Walker(both.view(scope)).rows, NOW_MS)
+        edges = both.ask(lambda graph: asked.steps(graph, scope, both.world.node_ids))  # noqa: B023
+        theirs = walked_over(edges, walk, NOW_MS)
+        assert worth_of(ours) == pytest.approx(worth_of(theirs))
+        assert ours.edges is not None
+        assert theirs.edges is not None
+        assert len(ours.edges.source) == len(theirs.edges.source)
+        met += len(ours.edges.source)
+    assert met > 1_000
+
+
+def worth_of(walk: Walked) -> dict[str, float]:
+    """By wire id, of what a path leads to."""
+    worth = zip(walk.ids, walk.worth.tolist(), strict=True)
+    return {node_id: score for node_id, score in worth if score == score}
 
 
 def test_what_ranking_must_know_of_events(both: Both) -> None:

@@ -25,12 +25,14 @@ from enrichment.stems import stem
 from pipelines.columns.client import ColumnsClient
 from pipelines.columns.follow import Columns
 from pipelines.columns.follower import Follower
+from pipelines.columns.graph_scores import ActivationConfig
 from pipelines.columns.loading import columns_of
 from pipelines.columns.reads import Beside, ColumnReads, SessionsAsked, Wanted
 from pipelines.columns.records import ListAsked, OpenAsked, Standings, Steps, Stories, StoriesAsked
 from pipelines.columns.tenant import Tenant
 from pipelines.columns.view import View
 from pipelines.columns.view_reads import ViewReads
+from pipelines.columns.walked import Reached, Walked
 from pipelines.columns.wire import ANSWERS, Login, Question, decoded
 from pipelines.graph.memory import MemoryGraph
 from pipelines.graph.neo4j import Neo4jGraph
@@ -50,6 +52,7 @@ from projections.structural import event_node
 from tests.contracts.test_columns import WORDS, World
 from tests.factories import event
 from tests.servers import emptied_neo4j
+from tests.steps import walk_asked
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
@@ -136,6 +139,7 @@ def questions(world: World) -> dict[str, list[Ask]]:
     vectors = [node.values["embedding"] for node in world.nodes["Event"]]
     vector = next(list(one) for one in vectors if one is not None)
     wanted = Wanted(events[:5], events[20:30], events[25:50], 7, stems, vector)
+    nothing = Wanted((), (), (), 0, (), None)
     looked_for = StoriesAsked(
         hits=events[:9],
         stems=stems,
@@ -149,6 +153,8 @@ def questions(world: World) -> dict[str, list[Ask]]:
         by_speaker=True,
     )
     start = Beside(world.summaries, events[:9], entities[:5], events)
+    seeds = dict.fromkeys([*world.node_ids[::7], "unknown"], 0.5)
+    from_few = walk_asked(seeds, {"why": 0.8, "general": 0.4})
     sessions = [f"s-{number}" for number in range(6)]
     every = SessionsAsked(None, None, None, failed=False, before=None, limit=100)
     return {
@@ -166,7 +172,7 @@ def questions(world: World) -> dict[str, list[Ask]]:
         "standings": [
             lambda r: r.standings(wanted),
             lambda r: r.standings(wanted._replace(vector=None, stems=())),
-            lambda r: r.standings(Wanted((), (), (), 0, (), None)),
+            lambda r: r.standings(nothing),
         ],
         "listed": [
             lambda r: r.listed(ListAsked("s-1")),
@@ -187,6 +193,14 @@ def questions(world: World) -> dict[str, list[Ask]]:
         "pending": [lambda r: r.pending([*events[:9], "unknown"])],
         "vectors": [lambda r: r.vectors([*events[:9], "unknown"])],
         "steps": [lambda r: r.steps(world.node_ids, EDGE_CAPS), lambda r: r.steps([], EDGE_CAPS)],
+        "walked": [
+            lambda r: r.walked(from_few, wanted),
+            lambda r: r.walked(from_few._replace(beside=True), wanted),
+            lambda r: r.walked(from_few._replace(method="ppr"), nothing),
+            lambda r: r.walked(
+                from_few._replace(method="activation", activation=ActivationConfig()), nothing
+            ),
+        ],
         "beside": [lambda r: r.beside(start, Least(0.0, 1, 1, 9))],
         "found": [lambda r: r.found(["oslo", "an"], ["ann lee"], 5)],
         "found_by_name": [lambda r: r.found_by_name(["oslo", "ann", "lamp"], 9)],
@@ -202,7 +216,7 @@ def questions(world: World) -> dict[str, list[Ask]]:
 
 def plain(answer: Any) -> Any:
     """As it can be compared, with the types of what numbers are made of."""
-    if isinstance(answer, Standings | Steps | Stories):
+    if isinstance(answer, Standings | Steps | Stories | Reached | Walked):
         return [plain(column) for column in answer]
     if isinstance(answer, numpy.ndarray):
         return str(answer.dtype), answer.shape, repr(answer.tolist())
@@ -233,9 +247,11 @@ def test_answers_are_those_of_a_view(neo4j_graph: Neo4jGraph, make: Make) -> Non
 def test_a_question_about_what_nobody_knows(neo4j_graph: Neo4jGraph, make: Make) -> None:
     reads = loaded(make()).reads(Scope("nobody", None, 1), PATIENT_MS)
     assert reads.steps([f"{ENTITY_PREFIX}x"], EDGE_CAPS).edges() == []
+    walk, wanted = walk_asked({"x": 1.0}, {"why": 1.0}), Wanted(["x"], ["x"], ["x"], 1, ["x"], None)
+    assert reads.walked(walk, wanted).walk.ids == ["x"]
     assert reads.text_hits(["x"], 3) == ([], [])
     assert reads.vectors(["x"]).any() == numpy.False_
-    assert reads.standings(Wanted(["x"], ["x"], ["x"], 1, ["x"], None)).ids == []
+    assert reads.standings(wanted).ids == []
     nothing = StoriesAsked(["x"], ["x"], [["x"]], None, ["x"], " x ", ["x"], [(0, 1)])
     assert reads.stories(nothing).ids == []
     assert reads.session_candidates("s", 3) == ([], 0, 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,8 @@ import pytest
 from api.retrieval.policy import policy_of
 from consolidation.forgetting_payloads import ACCESSED_EVENT, Accessed, parse_accessed
 from pipelines.columns.access import ColumnsAccess, RemoteReads
-from pipelines.columns.records import Steps
+from pipelines.columns.reads import Wanted
+from pipelines.columns.walked import Reached, WalkAsked
 from pipelines.graph.reads.scope import operator_scope
 from pipelines.local.servers import ValkeyServer
 from pipelines.work.settings import Settings
@@ -230,13 +231,13 @@ def test_a_context_is_for_what_is_asked_and_may_be_text(
 def test_an_activation_that_takes_too_long_gives_way(
     redis_url: str, neo4j_url: str, memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    steps = RemoteReads.steps
+    walked = RemoteReads.walked
 
-    def late(columns: RemoteReads, node_ids: Iterable[str], caps: Mapping[str, int]) -> Steps:
+    def late(columns: RemoteReads, walk: WalkAsked, wanted: Wanted) -> Reached:
         time.sleep(0.005)
-        return steps(columns, node_ids, caps)
+        return walked(columns, walk, wanted)
 
-    monkeypatch.setattr(RemoteReads, "steps", late)
+    monkeypatch.setattr(RemoteReads, "walked", late)
     first, second = ids(2)
     memory.say({first: "payment failed", second: "weather is fine"})
     memory.link(CAUSED_BY.type, [(second, first)], mechanism="direct")

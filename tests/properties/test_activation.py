@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.retrieval.facts import with_decay
-from api.retrieval.graph_scores import (
-    EDGES_AT_ONCE,
+from pipelines.columns.graph_scores import (
     Activation,
     ActivationConfig,
     Link,
@@ -120,10 +119,6 @@ def test_activation_ends_after_its_hops() -> None:
     links = [Link(a, b) for a, b in ("ab", "bc", "cd", "de")]
     config = ActivationConfig(max_hops=2, activation_threshold=0.01)
     assert set(activation({"a": 0.7}, links, config)) == {"a", "b", "c"}
-
-
-def test_edges_are_asked_for_in_chunks() -> None:
-    assert EDGES_AT_ONCE == 490  # SA-INV-09
 
 
 # Personalised PageRank

@@ -17,18 +17,19 @@ from api.retrieval import answer, gather
 from api.retrieval.ranking import Pool, Ranked, ranking
 from api.retrieval.recall import RecallSeeds
 from api.retrieval.relevance import DEFAULT_WEIGHTS, RelevanceWeights
-from api.retrieval.walk import Walk
 from consolidation.decay import DecayWeights
 from pipelines.columns.access import RemoteReads
-from pipelines.columns.reads import ColumnReads, Wanted
+from pipelines.columns.reads import Wanted
 from pipelines.columns.records import Standings
 from pipelines.columns.tables import NOBODY
+from pipelines.columns.walked import Reached, WalkAsked, walked
 from pipelines.graph.rows import Hits
 from projections.schema import EDGES, FOLLOWS, INTENT_WEIGHTS
 
 Switch = Callable[[], AbstractContextManager[None]]
 
 _standings = RemoteReads.standings
+_walked = RemoteReads.walked
 _ranking = ranking
 
 
@@ -64,10 +65,11 @@ def without_names() -> AbstractContextManager[None]:
 def without_walk() -> AbstractContextManager[None]:
     """Nobody leaves the seeds."""
 
-    def stay(walk: Walk, _columns: ColumnReads) -> None:
-        walk._begin()
+    def stay(reads: RemoteReads, walk: WalkAsked, wanted: Wanted) -> Reached:
+        alone = walked(walk, lambda _, __: (), reads._scope.now_ms)
+        return Reached(alone, RemoteReads.standings(reads, wanted))
 
-    return exchanged(Walk, "walk", stay)
+    return exchanged(RemoteReads, "walked", stay)
 
 
 def with_weights(weights: RelevanceWeights) -> AbstractContextManager[None]:
@@ -75,14 +77,25 @@ def with_weights(weights: RelevanceWeights) -> AbstractContextManager[None]:
     return exchanged(answer, "ranking", partial(_ranking, channel_weights=weights))
 
 
-def without_neighbours() -> AbstractContextManager[None]:
+@contextmanager
+def without_neighbours() -> Iterator[None]:
     """An event is judged by itself: nobody knows what was said around it."""
 
-    def alone(reads: RemoteReads, wanted: Wanted) -> Standings:
-        standings = _standings(reads, wanted)
+    def alone(standings: Standings) -> Standings:
         return standings._replace(previous=numpy.full(len(standings.ids), NOBODY))
 
-    return exchanged(RemoteReads, "standings", alone)
+    def told(reads: RemoteReads, wanted: Wanted) -> Standings:
+        return alone(_standings(reads, wanted))
+
+    def walked_alone(reads: RemoteReads, walk: WalkAsked, wanted: Wanted) -> Reached:
+        reached = _walked(reads, walk, wanted)
+        return reached._replace(standings=alone(reached.standings))
+
+    with (
+        exchanged(RemoteReads, "standings", told),
+        exchanged(RemoteReads, "walked", walked_alone),
+    ):
+        yield
 
 
 def by_relevance_alone() -> AbstractContextManager[None]:

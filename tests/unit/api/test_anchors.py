@@ -12,7 +12,7 @@ from consolidation.decay import DecayWeights
 from pipelines.graph.rows import StepEdge
 from projections.schema import CAUSED_BY, FOLLOWS
 from tests.standings import Said, standings
-from tests.steps import met
+from tests.steps import steps
 from tests.unit.api.test_ranking import own, row
 
 
@@ -77,7 +77,9 @@ def test_what_holds_the_identifier_comes_before_what_says_more() -> None:
 
 
 def test_paths_lead_along_the_edges_of_the_intent() -> None:
-    edges = met([edge(CAUSED_BY.type, 1, 2, confidence=0.9), edge(FOLLOWS.type, 3, 2, delta_ms=0)])
+    edges = steps(
+        [edge(CAUSED_BY.type, 1, 2, confidence=0.9), edge(FOLLOWS.type, 3, 2, delta_ms=0)]
+    )
     why = led_to({own(1): 1.0}, edges, {"why": 1.0})
     assert why[own(2)] == pytest.approx(0.9 * HOP_SHARE)
     assert why[own(2)] > why[own(3)]
@@ -92,7 +94,7 @@ def test_the_cause_of_what_is_asked_about_ranks_above_what_shares_words() -> Non
     query = "Why did the agent cancel the order?"
     pool = Pool(
         depths={one.event_id: 0 for one in rows},
-        met=met([edge(CAUSED_BY.type, 1, 2, confidence=0.9)]),
+        met=steps([edge(CAUSED_BY.type, 1, 2, confidence=0.9)]),
         path_intents=path_intents(query, {"why": 0.7}),
     )
     order = order_of(pool, rows, query)

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from api.retrieval.graph_scores import edge_qualities
 from consolidation.decay import HOUR_MS
+from pipelines.columns.graph_scores import edge_qualities
 
 
 @pytest.mark.parametrize(

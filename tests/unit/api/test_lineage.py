@@ -8,9 +8,9 @@ from typing import Any, cast
 import numpy
 import pytest
 
-from api.retrieval.graph_scores import path_scores
 from api.retrieval.walk import Lineage, Origin, directed_ways, lineage_edge
 from api.schemas import Bound, Direction
+from pipelines.columns.graph_scores import path_scores
 from pipelines.graph.reader import GraphEdge, GraphNode
 from pipelines.graph.reads.events import EventReads
 from projections.errors import QueryTimeout

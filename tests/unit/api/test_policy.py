@@ -8,14 +8,14 @@ import pytest
 
 from api.retrieval.policy import VERSIONED, Policy, policy_of
 from api.retrieval.ranking import with_proactive
-from api.retrieval.walk import Lineage, Walk
-from api.retrieval.walk_result import met_at_first
-from pipelines.graph.reads.scope import Scope
+from api.retrieval.walk import Lineage
+from pipelines.columns.graph_scores import type_weights
+from pipelines.columns.walked import Met
 from pipelines.graph.rows import Signalled, StepEdge
 from pipelines.work.settings import Settings, load_settings
 from projections.errors import ConfigurationError
 from projections.schema import CAUSED_BY, EDGE_CAPS, FOLLOWS, INTENT_WEIGHTS
-from tests.steps import met, steps
+from tests.steps import steps, walk_asked, walked_over
 
 CHANGED: dict[str, Any] = {
     "intent_weights": {"why": {CAUSED_BY.type: 0.5}},
@@ -64,7 +64,7 @@ def test_what_is_set_to_its_default_is_no_other_policy() -> None:
 def test_a_weight_that_is_set_counts_and_the_others_stay() -> None:
     policy = of(intent_weights={"why": {CAUSED_BY.type: 0.5}})
     edge = StepEdge(CAUSED_BY.type, "a", "b", "", {}, "b", closed=False, at_ms=None)
-    assert met([edge]).weights(["why"], policy.weights).tolist() == [[0.1]]
+    assert Met(2, steps([edge])).weights(type_weights(["why"], policy.weights)).tolist() == [[0.1]]
     assert policy.weights["why"][FOLLOWS.type] == INTENT_WEIGHTS["why"][FOLLOWS.type]
     assert policy.weights["when"] == INTENT_WEIGHTS["when"]
 
@@ -73,16 +73,9 @@ def test_a_walk_goes_by_the_weights_that_are_set() -> None:
     edge = StepEdge(CAUSED_BY.type, "a", "b", "", {}, "b", closed=False, at_ms=None)
 
     def worth(**changed: Any) -> float:
-        walk = Walk(
-            scope=Scope("t", None, 0, None),
-            intents={"why": 1.0},
-            seeds={"a": 1.0},
-            max_depth=1,
-            policy=of(**changed),
-            met=met_at_first("a"),
-        )
-        walk.take(steps([edge]), 1)
-        return walk.scores()["b"]
+        asked = walk_asked({"a": 1.0}, {"why": 1.0}, of(**changed).weights)
+        found = walked_over([edge], asked)
+        return float(found.worth[found.ids.index("b")])
 
     assert worth(intent_weights={"why": {CAUSED_BY.type: 2.5}}) == 0.5 < worth()
 

@@ -25,16 +25,13 @@ from api.retrieval.ranking import (
     ranking_without_standings,
     with_proactive,
 )
-from api.retrieval.walk import Walk
-from api.retrieval.walk_result import met_at_first
 from consolidation.decay import DecayWeights
 from pipelines.columns.tables import Array
-from pipelines.graph.reads.scope import Scope
 from pipelines.graph.rows import Hit, SessionEvent, Signalled, StepEdge
 from projections.errors import InvalidInput
 from projections.schema import FOLLOWS
 from tests.standings import Said, standings
-from tests.steps import steps
+from tests.steps import walk_asked, walked_over
 
 WEIGHTS = DecayWeights(0.05, 0.05, 1.0)
 IDS = st.uuids().map(str)
@@ -131,15 +128,9 @@ def test_a_seed_without_edges_takes_nothing_from_the_others() -> None:
     edge = StepEdge(FOLLOWS.type, own(1), own(2), "", {"delta_ms": 0}, own(2), False, None)
 
     def spread(**seeds: float) -> dict[str, float]:
-        walk = Walk(
-            scope=Scope("acme", None, 0),
-            intents={"when": 1.0},
-            seeds=seeds,
-            max_depth=1,
-            met=met_at_first(seeds),
-        )
-        walk.take(steps([edge]), 1)
-        return walk.pagerank()
+        found = walked_over([edge], walk_asked(seeds, {"when": 1.0}))
+        ranks = zip(found.ids, found.spread.tolist(), strict=True)
+        return {node_id: rank for node_id, rank in ranks if rank > 0}
 
     alone = spread(**{own(1): 0.5})
     assert alone[own(1)] == 1.0 > alone[own(2)] > 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
@@ -15,7 +16,7 @@ from pipelines.columns.contents import whole
 from pipelines.columns.events import PROPERTIES
 from pipelines.columns.tables import best
 from pipelines.columns.tenant import EDGE_PROPERTIES, NODE_PROPERTIES, Tenant
-from pipelines.columns.texts import Texts, Vectors
+from pipelines.columns.texts import COMMON, Texts, Vectors
 from pipelines.columns.view import View
 from pipelines.graph.reads.scope import Scope
 from pipelines.graph.rows import FoundEdge, FoundNode
@@ -150,18 +151,24 @@ def test_a_fact_stands_at_both_ends_and_at_one_end_once() -> None:
 # -- parts -----------------------------------------------------------------------------------------
 
 
+def holding(texts: Texts, *stems: str) -> dict[int, float]:
+    """Scores by row of all that hold one of the stems."""
+    rows, scores = texts.scored(stems, [(numpy.ones(2**16, dtype=bool), 2**16)])
+    return dict(zip(rows.tolist(), scores.tolist(), strict=True))
+
+
 def test_a_text_counts_for_its_row_until_the_row_says_something_else() -> None:
     texts = Texts()
     texts.put(0, Counter({"lamp": 2, "order": 1}))
     texts.put(1, Counter({"order": 1}))
-    assert (texts.scores(["lamp"], 2) > 0).tolist() == [True, False]
+    assert set(holding(texts, "lamp")) == {0}
     rows = numpy.array([0, 1])
     assert texts.counts(["order", "lamp", "none"], rows).tolist() == [[1, 2, 0], [1, 0, 0]]
     assert texts.distinct(rows).tolist() == [2, 1]
     texts.put(0, Counter({"order": 3}))
     texts.drop(1)
-    assert texts.scores(["lamp"], 2).tolist() == [0, 0]
-    assert (texts.scores(["order"], 2) > 0).tolist() == [True, False]
+    assert holding(texts, "lamp") == {}
+    assert set(holding(texts, "order")) == {0}
     assert texts.counts(["order"], rows).tolist() == [[3], [0]]
 
 
@@ -170,14 +177,33 @@ def test_rare_words_and_short_texts_count_more() -> None:
     for row in range(20):
         texts.put(row, Counter({"the": 1, f"word{row}": 1}))
     texts.put(20, Counter({"word3": 1}) + Counter({f"filler{n}": 1 for n in range(30)}))
-    scores = texts.scores(["the", "word3"], 21)
+    scores = holding(texts, "the", "word3")
     assert scores[3] > scores[20] > scores[4] > 0
+
+
+@pytest.mark.parametrize("most", [1, 90, 2_000])
+def test_common_words_are_looked_up_where_rare_ones_stand_and_nobody_sees_it(most: int) -> None:
+    chance = random.Random(most)
+    texts = Texts()
+    for row in range(2 * COMMON):
+        words = [f"w{int(chance.paretovariate(0.4))}" for _ in range(6)]
+        texts.put(row, Counter(["the", "of" if row % 3 else "by", *words]))
+    seen = numpy.array([chance.random() < 0.8 for _ in range(2 * COMMON)])
+    stems = ["the", "of", *(f"w{number}" for number in (7, 30, 80, 200))]
+    rows, scores = texts.scored(stems, [(seen, most)])
+    exact = holding(texts, *stems)
+    assert (len(rows) < len(exact)) == (most < 2_000)
+    assert {row: exact[row] for row in rows.tolist()} == dict(
+        zip(rows.tolist(), scores.tolist(), strict=True)
+    )
+    best_rows = sorted((row for row in exact if seen[row]), key=exact.__getitem__)[-most:]
+    assert {*best_rows} <= {*rows.tolist()}
 
 
 @pytest.mark.parametrize("size", [5, 500])
 def test_the_nearest_vectors_are_those_of_brute_force(size: int) -> None:
-    random = numpy.random.default_rng(size)
-    matrix = random.normal(size=(size, 384))
+    noise = numpy.random.default_rng(size)
+    matrix = noise.normal(size=(size, 384))
     matrix /= numpy.linalg.norm(matrix, axis=1, keepdims=True)
     vectors = Vectors(384)
     for row, vector in enumerate(matrix):

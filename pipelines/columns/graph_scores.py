@@ -18,7 +18,6 @@ from typing import Any, Final, NamedTuple
 
 import numpy
 
-from api.retrieval.intent import Intent
 from consolidation.decay import HOUR_MS
 from pipelines.columns.records import TYPE_NUMBERS, TYPES, VIEWS, Array
 from projections.schema import (
@@ -79,7 +78,7 @@ _VIEWS: Final = {
 }
 
 
-def type_weights(intents: Collection[Intent], weights: Mapping[str, Mapping[str, float]]) -> Array:
+def type_weights(intents: Collection[str], weights: Mapping[str, Mapping[str, float]]) -> Array:
     """What an edge of full quality lets through, 0 to 1: a row a type, a page a view.
 
     Args:
@@ -193,10 +192,6 @@ def personalised_pagerank(
         if moved < TOLERANCE:
             break
     return numpy.asarray(scores)
-
-
-EDGES_AT_ONCE: Final = 490
-"""Ids of one question for edges (SA-INV-09)."""
 
 
 class Link(NamedTuple):
