@@ -345,8 +345,8 @@ def ordered(stories: Stories, features: Features, plan: Plan, best: int) -> Arra
     places = numpy.arange(len(same))
     if not (same & roles.other & (places > best)).any():
         return numpy.array([], dtype=int)
-    said = numpy.flatnonzero(same & stories.person & roles.says & ~stories.asks & (places < best))
-    return said[-1:]
+    words = same & stories.person & roles.says & ~stories.asks
+    return numpy.flatnonzero(words & (places < best))[-1:]
 
 
 def actor_of(stories: Stories, features: Features, plan: Plan, best: int) -> str | None:
