@@ -172,10 +172,6 @@ def test_a_flipped_byte_is_never_served(make: Make) -> None:
     assert check(stack.reopened().ledger, repair=False).ok
 
 
-def count_one_more(file: Path) -> None:
-    file.write_bytes(file.read_bytes().replace(b'"held_out": 0', b'"held_out": 1', 1))
-
-
 @pytest.mark.parametrize(
     ("damage", "rule"),
     [

@@ -212,7 +212,6 @@ class Nodes:
         return [node_id for node_id in self.users if not self.seen_by(node_id, user_id)]
 
 
-_EVENTS = "MATCH (e:Event {tenant: $tenant}) RETURN e.event_id, [e.user_id]"
 _ENTITIES = """
 MATCH (n:Entity {tenant: $tenant})
 RETURN 'entity:' + n.entity_id,

@@ -44,12 +44,6 @@ _ONCE_A_GROUP = {
     "kill -9 Neo4j",
     "a poison event",
 }
-_WORKER_FAULTS = {
-    "kill -9 a worker",
-    "kill -9 all workers",
-    "SIGTERM a worker",
-    "stop a worker past its lease",
-}
 _POSTPONED_WRITE_MS = 2_500
 """Valkey puts a write to its file off by up to 2 s while a sync of the file is under way."""
 _CONSTRAINT = "chaos_tool_name"
