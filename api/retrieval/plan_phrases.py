@@ -31,6 +31,8 @@ _WHAT_IS = r"(?:what\s+(?:is|are)\s+|what's\s+)?"
 _ASKER = r"(?:i|we|you|one|the\s+agent)"
 _HEED = r"(?:know|keep\s+in\s+mind|bear\s+in\s+mind|consider|remember|heed|respect|observe|watch\s+out\s+for|look\s+out\s+for|pay\s+attention\s+to|be\s+aware\s+of|avoid)"
 
+_CHANGED = r"(?:chang|alter|touch|modif|switch|replac|adjust|tweak)\w*"
+_CHANGES = r"(?:changes?|tweaks?|decisions?|doings?|actions?|settings?|steps?|switch(?:es)?)"
 ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
     (
         "search",
@@ -389,6 +391,23 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
             r"(?:by|to|from|for|with)\s+whom(?:\s+(?:was|is|were|did))?",
             r"(?:i\s+need\s+|give\s+me\s+|what\s+is\s+|tell\s+me\s+)?the\s+(?:name|identity)\s+of\s+(?:whoever|who|the\s+(?:person|agent|one|user)\s+(?:who|that))",
             r"whose",
+        ),
+    ),
+    (
+        "cause",
+        1.2,
+        (
+            rf"(?:triggered|caused|prompted|provoked|occasioned|brought\s+(?:on|about)|set\s+off)\s+by\s+(?:what|which(?:\s+(?:of|one|{_CHANGES}))?)",
+            r"(?:what|which\s+\w+(?:\s+\w+)?)\s+(?:is|was|are|were)\s+(?:\w+ly\s+)?(?:responsible|to\s+blame|at\s+fault)(?:\s+for)?",
+            r"what(?:\s+\w+){0,2}\s+(?:accounts?|accounted)\s+for",
+            r"(?:what|which\s+\w+(?:\s+\w+)?)\s+(?:sets?|sparked|brought|brings)\s+(?:off|about|on)(?!\s+(?:the\s+)?(?:\w+day|\d))",
+            r"^\W*from\s+what\s+(?:comes?|came|stems?|(?:does|do|did)(?=\s[^?]*\b(?:come|stem|result|arise)))",
+            r"(?:what|which\s+\w+)\s+(?:does|do|did)\s+.*?\b(?:stem|result|arise)\s+from",
+            r"what\s+(?:had|have|has|was|were|did)\b.*?\bto\s+(?:bring|set)\s+(?:it|this|that|them)\s+(?:on|about|off)",
+            r"trace\s+.*?\bback\s+to\s+(?:what(?:ever)?(?:\s+brought\s+(?:it|them)\s+(?:on|about))?|(?:its|the)\s+(?:\w+\s+)?(?:cause|origin|root|source)s?)",
+            rf"what\s+(?:had|have|has|did)\s+(?:we|you|they|some(?:body|one)|any(?:body|one))\s+{_CHANGED}\s+(?:before(?:hand)?|previously|earlier)(?=\W*$)",
+            rf"(?:something|somebody|someone)\s+(?:(?:must\s+)?ha(?:ve|s|d)\s+)?(?:been\s+)?{_CHANGED}(?:\s+(?:something|it))?,?\s+before(?=\W*,?\s*(?:right|or|no|\?)|\s+[^?]*\b(?:appeared|began|started|happened|came|occurred)\b)",
+            rf"(?:which|one)\s+of\s+our\s+own\s+{_CHANGES}",
         ),
     ),
     (
