@@ -143,8 +143,8 @@ class View:
         if not numpy.array_equal(self.known, self.seen):  # some may be withheld
             sought.append((self.known, OVER_FETCH * limit))
         rows, scores = self.tenant.events.texts.scored(stems, sought)
-        known = self.known[rows]
-        return self._hits(rows[known], scores[known], limit)
+        standing = self.known[rows]
+        return self._hits(rows[standing], scores[standing], limit)
 
     def vector_hits(self, vector: Array, limit: int) -> Hits:
         """The nearest events by plain cosine, the nearest first; see `text_hits`."""
