@@ -31,7 +31,6 @@ _WHAT_IS = r"(?:what\s+(?:is|are)\s+|what's\s+)?"
 _ASKER = r"(?:i|we|you|one|the\s+agent)"
 _HEED = r"(?:know|keep\s+in\s+mind|bear\s+in\s+mind|consider|remember|heed|respect|observe|watch\s+out\s+for|look\s+out\s+for|pay\s+attention\s+to|be\s+aware\s+of|avoid)"
 
-_CHANGED = r"(?:chang|alter|touch|modif|switch|replac|adjust|tweak)\w*"
 _CHANGES = r"(?:changes?|tweaks?|decisions?|doings?|actions?|settings?|steps?|switch(?:es)?)"
 ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
     (
@@ -353,7 +352,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
             r"^\W*when\s+(?:exactly\s+)?(?:was|were|did|is|are|has|have|had|do|does|will|can|could)(?:\s+it\s+(?:that)?)?(?:\s+(?:we|you|i|somebody|someone|the\s+agents?|they)(?:\s+(?:have|could|do))?)?",
             rf"(?:give|tell)\s+me\s+the\s+{_DAY}(?:\s+(?:on|at|in)\s+which|\s+of|\s+when|\s+that)?(?:\s+(?:we|you|i|somebody|the\s+agents?|they)(?:\s+did)?)?",
             rf"(?:^\W*|(?:what\s+(?:is|was)|what's|i\s+need|know|remember|(?:tell|give)\s+me)\s+)the\s+(?:exact\s+)?{_DAY}\s+(?:of(?!\s+birth)|on\s+which|when|that|at\s+which)",
-            r"^\W*(?!wh|how|is|are|was|were|did|do)(?:\w+\s+){1,3}the\s+(?:exact\s+)?(?:day|date)\s+(?:on\s+which|when|(?:that\s+)?(?:some|any)(?:one|body))(?:\s+(?:actually|finally))?(?:\s+did)?",
+            r"^\W*(?!wh|how|is|are|was|were|did|do)(?:\w+\s+){1,3}the\s+(?:exact\s+)?(?:day|date)\s+(?:on\s+which|when)(?:\s+(?:actually|finally))?",
             r"how\s+(?:long|much\s+time)\s+(?:did|does|has|have|had)\s+.*?\b(?:take[n]?|last(?:ed)?|run)(?:\s+(?:us|you|them|the\s+agents?))?(?:\s+(?:to|until|for))?",
             r"how\s+long\s+(?:was|were)(?=\s)|(?:what\s+(?:is|was)\s+)?the\s+duration\s+of",
             r"how\s+long\s+ago(?:\s+(?:was|were|did|is|has))?|(?:tell\s+me|do\s+(?:we|you)\s+know|remind\s+me)\s+when",
@@ -404,10 +403,6 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
             r"^\W*from\s+what\s+(?:comes?|came|stems?|(?:does|do|did)(?=\s[^?]*\b(?:come|stem|result|arise)))",
             r"(?:what|which\s+\w+)\s+(?:does|do|did)\s+.*?\b(?:stem|result|arise)\s+from",
             r"what\s+(?:had|have|has|was|were|did)\b.*?\bto\s+(?:bring|set)\s+(?:it|this|that|them)\s+(?:on|about|off)",
-            r"trace\s+.*?\bback\s+to\s+(?:what(?:ever)?(?:\s+brought\s+(?:it|them)\s+(?:on|about))?|(?:its|the)\s+(?:\w+\s+)?(?:cause|origin|root|source)s?)",
-            rf"what\s+(?:had|have|has|did)\s+(?:we|you|they|some(?:body|one)|any(?:body|one))\s+{_CHANGED}\s+(?:before(?:hand)?|previously|earlier)(?=\W*$)",
-            rf"(?:something|somebody|someone)\s+(?:(?:must\s+)?ha(?:ve|s|d)\s+)?(?:been\s+)?{_CHANGED}(?:\s+(?:something|it))?,?\s+before(?=\W*,?\s*(?:right|or|no|\?)|\s+[^?]*\b(?:appeared|began|started|happened|came|occurred)\b)",
-            rf"(?:which|one)\s+of\s+our\s+own\s+{_CHANGES}",
         ),
     ),
     (

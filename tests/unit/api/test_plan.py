@@ -31,10 +31,6 @@ PHRASINGS: dict[Operator, tuple[str, ...]] = {
         "What could account for the double booking, and what accounts for the refund?",
         "From what stems the red light on pump 4?",
         "What does the surcharge result from?",
-        "The mails bounce since noon. What did we touch before?",
-        "Someone switched something before, right? The door stays shut.",
-        "Please trace the wrong price back to its origin.",
-        "Which of our own settings broke the label printer?",
     ),
     Operator.LESSON: (
         "How was the import fixed?",
@@ -98,7 +94,6 @@ PHRASINGS: dict[Operator, tuple[str, ...]] = {
         "Which agent took over the case?",
     ),
     Operator.TIME: (
-        "Look up the day somebody finally fired the kiln.",
         "Find out the exact date on which the pot was glazed.",
         "When was the release?",
         "When did the migration take place?",
