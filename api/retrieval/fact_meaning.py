@@ -115,7 +115,7 @@ def in_words_of_facts(
         QueryTimeout: there was no answer in time.
         GraphUnavailable: nobody holds the columns.
     """
-    operator = asks_value(plan)
+    operator = None if terms.identifiers else asks_value(plan)  # a record is found by its number
     facts = [] if operator is None else _of_named(stories.facts, terms)
     topic = _asked_for(terms, (fact.source for fact in facts))
     vector = embed(" ".join(topic)) if facts and topic else None
