@@ -209,18 +209,23 @@ def _may_be_a_place(name: str) -> bool:
 def names_in(text: str) -> tuple[tuple[str, str], ...]:
     """What a change names: its distinctive values, folded and as it spells them, in their order."""
     names: dict[str, str] = {}
-    for line in text.split("\n"):
-        _, colon, value = line.partition(": ")
-        for name in _distinctive((value if colon else line).strip()):
+    for _, value in _lines_of(text):
+        for name in _distinctive(value.strip()):
             names.setdefault(folded(name), name)
     return tuple(names.items())[:MAX_NAMES]
 
 
-def _proper_values(text: str) -> Iterator[tuple[str, str]]:
-    """What a setting had or has that is called by one proper name, folded and as it is spelled."""
+def _lines_of(text: str) -> Iterator[tuple[bool, str]]:
+    """Of each line whether it is a field, `name: value`, and the value, or else the line."""
     for line in text.split("\n"):
         _, colon, value = line.partition(": ")
-        if colon and _PROPER_WORD.fullmatch(value) and folded(value) not in _STATES:
+        yield bool(colon), value if colon else line
+
+
+def _proper_values(text: str) -> Iterator[tuple[str, str]]:
+    """What a setting had or has that is called by one proper name, folded and as it is spelled."""
+    for is_field, value in _lines_of(text):
+        if is_field and _PROPER_WORD.fullmatch(value) and folded(value) not in _STATES:
             yield folded(value), value
 
 

@@ -205,12 +205,9 @@ def _records(stories: Stories) -> dict[str, int]:
 
 def _tools(stories: Stories) -> dict[str, str]:
     """The tool of each event, in words."""
+    spoken = [" ".join(words_in(CAMEL.sub(" ", tool))) for tool in stories.tools]
     tools = zip(stories.ids, stories.tool.tolist(), strict=True)
-    return {
-        own_id: " ".join(words_in(CAMEL.sub(" ", stories.tools[one])))
-        for own_id, one in tools
-        if one >= 0
-    }
+    return {own_id: spoken[number] for own_id, number in tools if number >= 0}
 
 
 def _likeness(

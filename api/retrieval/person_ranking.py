@@ -157,7 +157,10 @@ def stated_by_fact(persons: Persons, question: PersonAsked, answer: StoryAnswer)
         return answer._replace(value=None) if has_actor and is_asker else answer
     best.sort(key=lambda fact: -fact.properties["valid_from"])
     if not _ASKS_SEVERAL.search(query):
-        best = [fact for fact in best if not _is_written(fact) or _of_one(fact, best[0])]
+        last = best[0].properties["event_id"]
+        best = [
+            fact for fact in best if not _is_written(fact) or fact.properties["event_id"] == last
+        ]
     front = list(dict.fromkeys(fact.properties["event_id"] for fact in best))
     if answer.decides:
         shown = [one for one in front if one in answer.order]
@@ -172,10 +175,6 @@ def stated_by_fact(persons: Persons, question: PersonAsked, answer: StoryAnswer)
 def _is_written(fact: FactRow) -> bool:
     """Whether a tool wrote it: of several values that it wrote the last one is meant."""
     return bool(fact.properties.get("source") == "system")
-
-
-def _of_one(fact: FactRow, other: FactRow) -> bool:
-    return bool(fact.properties["event_id"] == other.properties["event_id"])
 
 
 def _ordered(answer: StoryAnswer, order: Sequence[str]) -> StoryAnswer:

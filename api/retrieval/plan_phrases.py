@@ -31,7 +31,6 @@ _WHAT_IS = r"(?:what\s+(?:is|are)\s+|what's\s+)?"
 _ASKER = r"(?:i|we|you|one|the\s+agent)"
 _HEED = r"(?:know|keep\s+in\s+mind|bear\s+in\s+mind|consider|remember|heed|respect|observe|watch\s+out\s+for|look\s+out\s+for|pay\s+attention\s+to|be\s+aware\s+of|avoid)"
 
-_CHANGES = r"(?:changes?|tweaks?|decisions?|doings?|actions?|settings?|steps?|switch(?:es)?)"
 ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
     (
         "search",
@@ -396,7 +395,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
         "cause",
         1.2,
         (
-            rf"(?:triggered|caused|prompted|provoked|occasioned|brought\s+(?:on|about)|set\s+off)\s+by\s+(?:what|which(?:\s+(?:of|one|{_CHANGES}))?)",
+            r"(?:triggered|caused|prompted|provoked|occasioned|brought\s+(?:on|about)|set\s+off)\s+by\s+(?:what|which(?:\s+(?:of|one|(?:changes?|tweaks?|decisions?|doings?|actions?|settings?|steps?|switch(?:es)?)))?)",
             r"(?:what|which\s+\w+(?:\s+\w+)?)\s+(?:is|was|are|were)\s+(?:\w+ly\s+)?(?:responsible|to\s+blame|at\s+fault)(?:\s+for)?",
             r"what(?:\s+\w+){0,2}\s+(?:accounts?|accounted)\s+for",
             r"(?:what|which\s+\w+(?:\s+\w+)?)\s+(?:sets?|sparked|brought|brings)\s+(?:off|about|on)(?!\s+(?:the\s+)?(?:\w+day|\d))",

@@ -183,6 +183,12 @@ def _of_telling_story(features: Features, failures: Array) -> int | None:
     return int(failures[shares.argmax()])
 
 
+def in_front(places: Array, order: Array) -> Array:
+    """An order with some places before all others."""
+    behind = order[~numpy.isin(order, places)]
+    return numpy.concatenate([places, behind]).astype(numpy.int64)
+
+
 def what_worked_first(stories: Stories, features: Features, order: Array) -> Array:
     """An order in which an attempt that failed stands behind what worked of the same tool.
 
@@ -200,7 +206,7 @@ def what_worked_first(stories: Stories, features: Features, order: Array) -> Arr
     if not len(first) and roles.failed_call[best]:
         later = same & stories.failed & (stories.occurred_ms >= stories.occurred_ms[best])
         first = numpy.flatnonzero(later)[:1]
-    return numpy.concatenate([first, order[~numpy.isin(order, first)]])
+    return in_front(first, order)
 
 
 def went_through_first(
@@ -221,7 +227,7 @@ def went_through_first(
     done = numpy.flatnonzero(roles.fixing_result & (stories.story == stories.story[best]))
     named = {place: _named_in(stories, terms, place) for place in (best, *done.tolist())}
     meant = [place for place in done.tolist() if named[place] >= named[best]]
-    return numpy.concatenate([meant[-1:], order[~numpy.isin(order, meant[-1:])]]).astype("i8")
+    return in_front(numpy.array(meant[-1:], dtype=numpy.int64), order)
 
 
 def _named_in(stories: Stories, terms: StoryTerms, place: int) -> int:

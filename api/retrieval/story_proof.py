@@ -31,6 +31,7 @@ from api.retrieval.story_features import Features
 from api.retrieval.story_focus import (
     decision_meant,
     failure_meant,
+    in_front,
     is_not_done,
     ordered,
     reason_stated,
@@ -90,7 +91,7 @@ def proof_of(
         return proof
     ends = from_type_to_type(stories, features)
     if ends is not None and plan.operator is Operator.TIME:
-        return Proof(_in_front(ends, order), ends, is_known=True, is_exact=True)
+        return Proof(in_front(ends, order), ends, is_known=True, is_exact=True)
     between = stretch(stories, features, plan, int(order[0]))
     if between is None:
         return proof._replace(is_known=False)
@@ -111,7 +112,7 @@ def _of_operator(
     if operator in COUNTED:
         return _of_alike(stories, features, terms, plan=plan, order=order)
     if operator is Operator.LESSON and plan.failed and len(again := changed_again(stories, best)):
-        order = _in_front(again, order)
+        order = in_front(again, order)
     if terms.is_topicless and is_only_case(stories, features, plan, best):
         return Proof(order, order[:1], is_known=True)
     is_failure = _is_failure(features, terms, plan, best)
@@ -120,7 +121,7 @@ def _of_operator(
         beside = _around(stories, features, terms, plan, order=order, named=named)
         if len(beside):
             is_known = True if features.acts.done else None
-            return Proof(_in_front(beside, order), beside, is_known=is_known, is_exact=True)
+            return Proof(in_front(beside, order), beside, is_known=is_known, is_exact=True)
     return _of_topic(stories, features, terms, plan=plan, order=order)
 
 
@@ -133,7 +134,7 @@ def _of_act(
         return Proof(order, order[:1], is_known=False)
     is_act = features.acts.whole and features.is_an_act
     if len(by := ordered(stories, features, plan, best)):
-        return Proof(_in_front(by, order), by, is_known=is_act or None)
+        return Proof(in_front(by, order), by, is_known=is_act or None)
     return Proof(order, order[:1], is_known=True) if is_act else None
 
 
@@ -145,15 +146,15 @@ def _of_topic(
     if plan.operator is Operator.CAUSE and len(
         given := _reason(stories, features, terms, plan, order=order)
     ):
-        return Proof(_in_front(given, order), given, is_known=True, is_exact=True)
+        return Proof(in_front(given, order), given, is_known=True, is_exact=True)
     if plan.operator is Operator.SEARCH and len(told := happened_to(stories, features, terms)):
-        return Proof(_in_front(told, order), told, is_known=True, is_exact=True, is_list=True)
+        return Proof(in_front(told, order), told, is_known=True, is_exact=True, is_list=True)
     if plan.operator is Operator.ACTOR:
         reply = reply_to(stories, features, int(order[0]))
         if len(reply):
-            return Proof(_in_front(reply, order), reply, is_exact=True, is_words=True)
+            return Proof(in_front(reply, order), reply, is_exact=True, is_words=True)
         told = told_by_agent(stories, features, terms, int(order[0]))
-        order = _in_front(told, order)
+        order = in_front(told, order)
     if plan.operator is Operator.WINDOW and plan.spans:
         return _of_time(stories, features, terms, plan=plan, order=order)
     if plan.operator in VALUES and (asks_for_record(terms) or not features.facts):
@@ -173,15 +174,15 @@ def _of_somebody(
     if operator is Operator.PROFILE:
         records = records_of(stories, features, terms)
         if records is not None:
-            return Proof(_in_front(records, order), records[:1], is_known=True, is_exact=True)
+            return Proof(in_front(records, order), records[:1], is_known=True, is_exact=True)
         evidence = recorded(stories, features, terms, order)
         first = order[:MAX_TOLD]  # what they said is asked for as well
-        return Proof(_in_front(first, _in_front(evidence, order)), evidence)
+        return Proof(in_front(first, in_front(evidence, order)), evidence)
     if operator is Operator.CALLS:
         return Proof(order, _calls_of(stories, features, int(order[0])))
     if operator is Operator.SIMILAR and plan.quoted and stories.failed[order[0]]:
         alike = order[numpy.isin(order, _alike(stories, features, terms, int(order[0])))]
-        order = _in_front(with_what_helped(stories, features, alike), order)
+        order = in_front(with_what_helped(stories, features, alike), order)
     if operator is Operator.CAUSE and stories.failed[order[0]]:
         return _of_failure(stories, features, order)
     is_known = operator is Operator.CAUSE and _is_behind_what_is_named(stories, int(order[0]))
@@ -201,7 +202,7 @@ def _of_promises(
         may_promise &= ~stories.fulfilled
     promised = order[may_promise[order]]
     if terms.is_topicless and len(promised):  # to whom is who asks: all of it is meant
-        return Proof(_in_front(promised, order), promised[:MAX_TOLD], is_known=True)
+        return Proof(in_front(promised, order), promised[:MAX_TOLD], is_known=True)
     about = features.column("story_words")[promised] > 0
     of_somebody = features.is_named or bool(terms.capitalised)
     if about.any() and not of_somebody:
@@ -225,7 +226,7 @@ def _around(
     if plan.operator is not Operator.CAUSE or plan.failed is not None or not len(beside):
         return beside
     given = reason_stated(stories, features, terms, int(order[0]))
-    return _in_front(numpy.concatenate([beside[:1], given[given != beside[0]]]), beside)
+    return in_front(numpy.concatenate([beside[:1], given[given != beside[0]]]), beside)
 
 
 def _reason(
@@ -258,14 +259,14 @@ def _of_alike(
     if plan.operator is Operator.USERS:
         evidence = _first_of_each(stories, evidence)
     is_known = None if len(evidence) else False
-    return Proof(_in_front(evidence, order), evidence, is_known=is_known)
+    return Proof(in_front(evidence, order), evidence, is_known=is_known)
 
 
 def _of_cause(stories: Stories, features: Features, terms: StoryTerms, *, order: Array) -> Proof:
     """The failure that is asked about, and what another session did that stands behind it."""
     meant = failure_meant(stories, features, terms, order)
     if meant is not None:
-        order = _in_front(numpy.array([meant]), order)
+        order = in_front(numpy.array([meant]), order)
     return _of_failure(stories, features, order)
 
 
@@ -280,7 +281,7 @@ def _of_failure(stories: Stories, features: Features, order: Array) -> Proof:
         return Proof(order, order[:1])
     changed = (features.roles.other | features.roles.call)[behind].all()
     proving = numpy.concatenate([behind, order[:1]] if changed else [order[:1], behind])
-    return Proof(_in_front(proving, order), proving)
+    return Proof(in_front(proving, order), proving)
 
 
 def _behind(stories: Stories, failure: int) -> Array:
@@ -307,12 +308,12 @@ def _of_value(
     best = int(order[0])
     records = records_of(stories, features, terms)
     if records is not None:
-        return Proof(_in_front(records, order), records[:1], is_known=True, is_exact=True)
+        return Proof(in_front(records, order), records[:1], is_known=True, is_exact=True)
     stated = stating(stories, features, terms)
     if stated is None or stated.states[best]:
         return Proof(order, order[:1])
     if not stated.about[best]:
-        order = _in_front(order[stated.states[order]][:1], order)
+        order = in_front(order[stated.states[order]][:1], order)
     return Proof(order, order[:1], is_known=None if stated.states.any() else False)
 
 
@@ -381,8 +382,3 @@ def _calls_of(stories: Stories, features: Features, best: int) -> Array:
     """The calls of the story of the best event, in order of time."""
     called = (features.roles.call | features.roles.failed_call) & features.within
     return numpy.flatnonzero(called & (stories.story == stories.story[best]))
-
-
-def _in_front(places: Array, order: Array) -> Array:
-    behind = order[~numpy.isin(order, places)]
-    return numpy.concatenate([places, behind]).astype(numpy.int64)

@@ -188,11 +188,16 @@ class _Telling:
         spoken &= numpy.isin(table["kind"], numbers_of_kinds(self._view, (EventKind.MESSAGE,)))
         return self._newest(spoken, MAX_OF_SPEAKER)
 
+    def _spoken(self, rows: Rows | slice = slice(None)) -> Bits:
+        """Which of the events are words of agents."""
+        table, messages = self._events.table, numbers_of_kinds(self._view, (EventKind.MESSAGE,))
+        by_agents = numpy.isin(table["author"][rows], self._acting)
+        return numpy.asarray(by_agents & numpy.isin(table["kind"][rows], messages))
+
     def _promising(self, named: Array) -> list[int]:
         """What agents said with most of the marks, the newest first; to those who are named."""
         table = self._events.table
-        spoken = numpy.isin(table["author"], self._acting) & self._view.seen
-        spoken &= numpy.isin(table["kind"], numbers_of_kinds(self._view, (EventKind.MESSAGE,)))
+        spoken = self._spoken() & self._view.seen
         if len(named):
             theirs = numpy.isin(table["author"], named) & self._view.seen
             spoken &= numpy.isin(table["session"], table["session"][theirs])
@@ -327,11 +332,7 @@ class _Telling:
     def _promises(self, rows: Rows) -> Bits:
         """Which events are words of agents that say a mark of promises."""
         marked = (self._events.texts.counts(self._question.marks, rows) > 0).any(axis=1)
-        spoken = numpy.isin(self._events.table["author"][rows], self._acting)
-        messages = numbers_of_kinds(self._view, (EventKind.MESSAGE,))
-        return numpy.asarray(
-            marked & spoken & numpy.isin(self._events.table["kind"][rows], messages)
-        )
+        return numpy.asarray(marked & self._spoken(rows))
 
     def _unasked(self, acts: Rows) -> Iterator[int]:
         """Of some acts those of tools that do something, before which no person said a word."""
