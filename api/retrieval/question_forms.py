@@ -9,6 +9,7 @@ at hand, it says what words that no phrasing has mean.
 
 from __future__ import annotations
 
+import math
 import re
 from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
@@ -203,15 +204,30 @@ def without_asking(
         model: None: that of the table.
         below: the weight below which a word asks.
     """
-    model = model or forms()
-    told = tokens_of(text)
-    asks: dict[str, bool] = {}
-    for token, signs in zip(told, signs_of(told, model.words), strict=True):
-        weight = model.topic_bias + sum(model.topic.get(sign, 0.0) for sign in signs)
-        asks[token.form] = asks.get(token.form, True) and weight < below
+    weights = _topic_weights(tokens_of(text), model or forms())
     left, last = "", 0
     for token in tokens_of(part):
-        if asks.get(token.form, False):
+        if weights.get(token.form, below) < below:
             left += f"{part[last : token.start]} "
             last = token.end
     return left + part[last:]
+
+
+def topic_shares(text: str, model: Forms | None = None) -> dict[str, float]:
+    """How likely each word of a question says what it is about, 0 to 1; by its form.
+
+    Args:
+        text: the whole question.
+        model: None: that of the table.
+    """
+    weights = _topic_weights(tokens_of(text), model or forms())
+    return {form: 1 / (1 + math.exp(-weight)) for form, weight in weights.items()}
+
+
+def _topic_weights(told: Sequence[Token], model: Forms) -> dict[str, float]:
+    """Of each form the largest weight that it has where it stands, to be what is asked about."""
+    weights: dict[str, float] = {}
+    for token, signs in zip(told, signs_of(told, model.words), strict=True):
+        weight = model.topic_bias + sum(model.topic.get(sign, 0.0) for sign in signs)
+        weights[token.form] = max(weight, weights.get(token.form, weight))
+    return weights

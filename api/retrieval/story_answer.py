@@ -192,7 +192,8 @@ def _fits(stories: Stories, features: Features, plan: Plan, best: int) -> bool:
     if features.facts:
         return True
     if plan.operator is Operator.CAUSE:
-        return bool(stories.failed[best] or features.roles.other[best])
+        is_cause = stories.leads_to[best] >= 0
+        return bool(is_cause or stories.failed[best] or features.roles.other[best])
     if plan.operator in (Operator.AFTER, Operator.BEFORE):
         return plan.failed is not None
     return not (plan.operator in (Operator.VALUE, Operator.PROFILE) and features.held)

@@ -125,6 +125,7 @@ class _Making:
         holding = self._told.holding[telling]
         total = max(self._told.total, int(holding.max(initial=0)))
         rarity = numpy.log1p((total - holding + 0.5) / (holding + 0.5))
+        rarity *= numpy.sqrt(self._terms.shares)[telling]  # it is a guess, half believed
         whole = float(rarity.sum()) or 1.0
         covered = numpy.minimum(1.0, counts / (counts + _SATURATION) * (1 + _SATURATION))
         labels = _LABEL * self._told.labels[:, telling]

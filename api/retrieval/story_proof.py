@@ -10,7 +10,7 @@ import numpy
 
 from api.retrieval.durations import from_type_to_type, stretch
 from api.retrieval.plan import Operator, Plan
-from api.retrieval.story_acts import OF_ACTS, is_around
+from api.retrieval.story_acts import OF_ACTS, calls_of, is_around
 from api.retrieval.story_evidence import (
     MAX_TOLD,
     around_acts,
@@ -183,8 +183,8 @@ def _of_somebody(
     if operator is Operator.SIMILAR and plan.quoted and stories.failed[order[0]]:
         alike = order[numpy.isin(order, _alike(stories, features, terms, int(order[0])))]
         order = in_front(with_what_helped(stories, features, alike), order)
-    if operator is Operator.CAUSE and stories.failed[order[0]]:
-        return _of_failure(stories, features, order)
+    if operator is Operator.CAUSE and len(failure := _failing(stories, features, int(order[0]))):
+        return _of_failure(stories, features, in_front(failure, order))
     is_known = operator is Operator.CAUSE and _is_behind_what_is_named(stories, int(order[0]))
     return Proof(order, order[:1], is_known=is_known or None)
 
@@ -282,6 +282,14 @@ def _of_failure(stories: Stories, features: Features, order: Array) -> Proof:
     changed = (features.roles.other | features.roles.call)[behind].all()
     proving = numpy.concatenate([behind, order[:1]] if changed else [order[:1], behind])
     return Proof(in_front(proving, order), proving)
+
+
+def _failing(stories: Stories, features: Features, best: int) -> Array:
+    """The failure that an event is, or that its call ended in; empty: neither."""
+    if not features.roles.failed_call[best]:
+        return numpy.array([best] if stories.failed[best] else [], dtype=numpy.int64)
+    calls = numpy.array(calls_of(stories, features.roles))
+    return numpy.flatnonzero(stories.failed & (calls == best))
 
 
 def _behind(stories: Stories, failure: int) -> Array:

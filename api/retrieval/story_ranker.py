@@ -120,7 +120,8 @@ def signs_of(features: Features, scores: Array, plan: Plan) -> dict[str, float]:
     asks = _Asks(plan.operator)
     missing = 0.0 if features.held is None else 1 - features.held
     named = float(features.is_named)
-    apart = 0.0 if features.held is None else 1 - value["story_identifiers"]
+    held = value["story_identifiers"]  # 0 where the question has none
+    apart = 0.0 if features.held is None else 1 - held
     unsaid = 1 - value["story_words"]
     return {
         "unknown": features.unknown,
@@ -131,6 +132,12 @@ def signs_of(features: Features, scores: Array, plan: Plan) -> dict[str, float]:
         **{name: value[name] for name in _OF_BEST},
         "identifiers_unknown": missing,
         "identifiers_apart": apart,
+        "identifiers_held": held,
+        "held_unsaid": held * unsaid,
+        "held_unknown": held * features.unknown,
+        "held_elsewhere": held * max(0.0, features.covered - value["story_words"]),
+        "held_meaning": held * value["meaning"],
+        "held_story_meaning": held * value["story_meaning"],
         "names_unknown": min(features.unknown_names, _MANY_NAMES) / _MANY_NAMES,
         "name_unknown": float(features.unknown_names > 0),
         "is_named": named,

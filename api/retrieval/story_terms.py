@@ -10,6 +10,7 @@ import numpy
 
 from api.retrieval.plan import Operator, Plan
 from api.retrieval.plan_phrases import ASKING_WORDS, MARKS
+from api.retrieval.question_forms import topic_shares
 from enrichment.stems import plain, stem, words_in
 from enrichment.vocabulary import STOP_WORDS
 from pipelines.columns.records import Array, StoriesAsked
@@ -24,8 +25,10 @@ _HYPHENED: Final = re.compile(r"[\w'’-]+")  # noqa: RUF001
 _JOINED: Final = r"(?:[\w.-]|[/#~:](?=\w))"
 _IDENTIFIER: Final = re.compile(
     rf"(?<![^\W_])(?={_JOINED}*\d)(?={_JOINED}*[A-Za-z_])\w{_JOINED}{{2,}}\w(?![^\W_])"
+    r"|(?<![^\W_])[A-Z]{2,} \d{3,}(?![^\W_])|(?<![^\W_]#)(?<=#)\d{2,}(?![^\W_])"
 )
-"""With letters and digits: `acct_77`, `R/75-9611`, `WO#3391`."""
+"""With letters and digits, or a number behind capitals or a mark: `acct_77`, `R/75-9611`,
+`WO#3391`, `KLX 2437`, `#4821`."""
 _MEASURE: Final = re.compile(
     r"\d+[a-z]{1,3}|\d{1,2}:\d\d(?::\d\d)?\s?(?:[ap]m|h|z)?|\d{4}-\d\d-\d\dt.*"
 )
@@ -72,6 +75,7 @@ class StoryTerms(NamedTuple):
         words: that say what it is about, in lower case, each once; a stem each.
         stems: of the words.
         is_asking: of each word, whether it may say how the question asks instead.
+        shares: of each word, how likely it says what the question is about, 0 to 1.
         identifiers: words with letters and digits, in lower case.
         capitalised: words with a capital letter, in lower case.
         text: the question in lower case, its words apart by one space.
@@ -81,6 +85,7 @@ class StoryTerms(NamedTuple):
     words: tuple[str, ...]
     stems: tuple[str, ...]
     is_asking: tuple[bool, ...]
+    shares: tuple[float, ...]
     identifiers: tuple[str, ...]
     capitalised: frozenset[str]
     text: str
@@ -128,6 +133,7 @@ def story_terms(query: str, plan: Plan) -> StoryTerms:
         stems=tuple(chosen),
         # where nothing but "me" is left, it is about whoever asks
         is_asking=tuple(word in ASKING_WORDS | STOP_WORDS for word in chosen.values()),
+        shares=_shares(query, plan, chosen.values()),
         identifiers=_identifiers(query),
         capitalised=frozenset(parts),
         text=f" {' '.join(plain(one) for one in _HYPHENED.findall(query.lower()))} ",
@@ -135,6 +141,14 @@ def story_terms(query: str, plan: Plan) -> StoryTerms:
             :MAX_SESSIONS
         ],
     )
+
+
+def _shares(query: str, plan: Plan, words: Iterable[str]) -> tuple[float, ...]:
+    """Of each word; of a name, a number and a plain question's all are what it is about."""
+    if plan.operator is Operator.SEARCH:
+        return tuple(1.0 for _ in words)
+    told = {plain(form): share for form, share in topic_shares(query).items()}
+    return tuple(told.get(word, 1.0) for word in words)
 
 
 def _identifiers(query: str) -> tuple[str, ...]:

@@ -1,11 +1,12 @@
-"""`python -m tests.bench.domains [clinic] [freight] [estate] [crewdesk] [support] [coding]`.
+"""`python -m tests.bench.domains [DOMAIN …]`, of those that stand here, `support` and `coding`.
 
 Each domain is made by the generator of the developers' set (`shared/bench/agents`), in a small and
 a large memory, imported into a small edition of its own, consolidated, asked with default settings,
 and judged by the set's scorer, which says what its columns mean. `support` and `coding` are that
 set's own. The others stand here as data, tools, errors and what people say; who wrote them knew
 neither the product nor each other. How the questions of a clinic and of freight are put was
-written by a third, those of rented flats (estate) and of a crew desk by who wrote that domain.
+written by a third, those of rented flats (estate), of a crew desk and of two desks of observatories
+by who wrote that domain.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from pipelines.local.data_folder import read_holder
 from tests.bench.ranker.world import DATA
 from tests.bench.small import own_edition
 
-OWN: Final = ("clinic", "freight", "estate", "crewdesk")
+OWN: Final = ("clinic", "freight", "estate", "crewdesk", "observatory", "skydesk")
 OF_THE_SET: Final = ("support", "coding")
 SEED: Final = 11
 

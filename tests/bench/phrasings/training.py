@@ -39,6 +39,8 @@ MEANING: Final = 4.0
 """Length of a question's vector among signs that are 1."""
 WITHOUT: Final = 0.5
 """Share of the questions of a batch whose vector is left out, for words must do without it."""
+TURNS: Final = 4
+"""Fits, each in another order and with other vectors left out, whose weights are averaged."""
 RATE, COOLING, PENALTY = 0.02, 0.93, 1e-4
 SMALLEST: Final = 0.12
 """Weights of signs below are left out of the table."""
@@ -167,8 +169,12 @@ def _operators(
     counts = numpy.bincount(labels, minlength=len(OPERATORS))
     worth = numpy.sqrt(len(labels) / len(OPERATORS) / numpy.maximum(counts, 1))[labels]
     wanted = numpy.eye(len(OPERATORS), dtype=numpy.float32)[labels]
-    fitted = _fitted(matrix, vectors, wanted=wanted, worth=worth.astype(numpy.float32))
-    return grams, *fitted
+    fits = [
+        _fitted(matrix, vectors, wanted=wanted, worth=worth.astype(numpy.float32), seed=seed)
+        for seed in range(TURNS)
+    ]
+    weights, meaning, bias = (sum(parts) / TURNS for parts in zip(*fits, strict=True))
+    return grams, weights, meaning, bias
 
 
 def _place(operator: str) -> int:
@@ -220,10 +226,10 @@ def _is_inside(token: Token, topics: Sequence[tuple[int, int]]) -> bool:
 
 
 def _fitted(
-    matrix: Array, vectors: Array, *, wanted: Array, worth: Array
+    matrix: Array, vectors: Array, *, wanted: Array, worth: Array, seed: int
 ) -> tuple[Array, Array, Array]:
     """Weights of the grams and of the vectors, and the bias, of a softmax."""
-    chance = numpy.random.default_rng(0)
+    chance = numpy.random.default_rng(seed)
     widths = (matrix.shape[1], vectors.shape[1], 1)
     weights, meaning, bias = (
         Adam((width, wanted.shape[1]), RATE, numpy.float32) for width in widths

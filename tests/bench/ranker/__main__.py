@@ -25,7 +25,7 @@ import orjson
 import api.retrieval
 from api.retrieval.story_ranker import TABLE, Model, confidence_of, read_model, story_scores
 from tests.bench.ranker.training import trained
-from tests.bench.ranker.world import Asked, asked, incident, keeping, made
+from tests.bench.ranker.world import MISTAKEN, Asked, asked, incident, keeping, made, mistaken
 
 HEAD = f"{'':14}{'n':>5}{'first':>8}{'hit@5':>8}{'r@10':>8}"
 
@@ -35,6 +35,7 @@ def figures(rows: Sequence[Asked], model: Model) -> list[str]:
     groups: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
     known: list[float] = []
     unknown: list[float] = []
+    mixed_up: list[float] = []
     for row in rows:
         confidence = 0.0
         grades = row.gold()
@@ -42,7 +43,10 @@ def figures(rows: Sequence[Asked], model: Model) -> list[str]:
             scores = story_scores(row.features, row.plan, model)
             confidence = confidence_of(row.features, scores, row.plan, model)
             grades = grades[numpy.argsort(-scores, kind="stable")]
-        (unknown if row.question["abstain"] else known).append(confidence)
+        if row.question["kind"] == MISTAKEN:
+            mixed_up.append(confidence)
+        else:
+            (unknown if row.question["abstain"] else known).append(confidence)
         if not row.question["gold"]:
             continue
         best = min(10, sum(grade == 3 for grade in row.question["gold"].values()))
@@ -58,9 +62,12 @@ def figures(rows: Sequence[Asked], model: Model) -> list[str]:
         + "".join(f"{one:8.2f}" for one in numpy.mean(group, axis=0).tolist())
         for name, group in groups.items()
     ]
-    above = numpy.subtract.outer(known, unknown)
-    area = float((above > 0).mean() + 0.5 * (above == 0).mean())
-    return [*lines, f"confidence: AUROC {area:.3f} over {len(unknown)} that nobody can answer"]
+    for name, others in (("that nobody can answer", unknown), ("that name another", mixed_up)):
+        if others:
+            above = numpy.subtract.outer(known, others)
+            area = float((above > 0).mean() + 0.5 * (above == 0).mean())
+            lines.append(f"confidence: AUROC {area:.3f} over {len(others)} {name}")
+    return lines
 
 
 def main() -> None:
@@ -73,7 +80,8 @@ def main() -> None:
     options = parser.parse_args()
     with TemporaryDirectory() as folder:
         models = keeping(options.keep or Path(folder) / "derivations.sqlite")
-        rows = list(asked(*made(Path(folder)), models))
+        events, questions = made(Path(folder))
+        rows = list(asked(events, [*questions, *mistaken(questions)], models))
         unlike = list(asked(*incident(), models))
     table = check(rows, unlike, options.tables)
     if not options.check:

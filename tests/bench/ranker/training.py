@@ -11,12 +11,15 @@ from api.retrieval.plan import Operator
 from api.retrieval.story_ranker import Model, read_model, signs_of, story_scores
 from api.retrieval.story_terms import BY_FAILURE, VALUES
 from tests.bench.adam import Adam
-from tests.bench.ranker.world import Asked
+from tests.bench.ranker.world import MISTAKEN, Asked
 
 OPERATORS = tuple(Operator)
 SHARED_PENALTY, OWN_PENALTY = 0.005, 0.03
 """Of squared weights, in standard deviations: what an operator adds must pay for itself."""
 JUDGE_PENALTY = 0.01
+MISTAKEN_WORTH = 0.02
+"""Of a question that names another matter than it is about, to the judge: people seldom mix up
+what they name, and often say of what they name what nobody else said of it."""
 STEPS, JUDGE_STEPS = 300, 800
 RATE = 0.05
 DIGITS = 4
@@ -162,22 +165,23 @@ def _allowed(names: Sequence[str]) -> tuple[Array, Array, Array]:
 
 def _judge(rows: Sequence[Asked], model: Model) -> tuple[list[str], Array]:
     signs: list[Mapping[str, float]] = []
-    known = []
+    known, told = [], []
     for row in rows:
         if row.features is not None:
             scores = story_scores(row.features, row.plan, model)
             signs.append(signs_of(row.features, scores, row.plan))
             known.append(not row.question["abstain"])
+            told.append(MISTAKEN_WORTH if row.question["kind"] == MISTAKEN else 1.0)
     names = list(signs[0])
     matrix = numpy.array([[one[name] for name in names] for one in signs])
-    labels = numpy.array(known, dtype=float)
+    labels, worth = numpy.array(known, dtype=float), numpy.array(told)
     mean, scale = matrix.mean(axis=0), matrix.std(axis=0) + 1e-6
     scaled = numpy.column_stack([(matrix - mean) / scale, numpy.ones(len(labels))])
-    even = numpy.where(labels == 1, 0.5 / labels.mean(), 0.5 / (1 - labels).mean())
+    even = worth * numpy.where(labels == 1, 0.5 / (worth @ labels), 0.5 / (worth @ (1 - labels)))
     fit = Adam((scaled.shape[1],), RATE)
     for _ in range(JUDGE_STEPS):
         likely = 1 / (1 + numpy.exp(-scaled @ fit.weights))
         penalty = numpy.append(JUDGE_PENALTY * fit.weights[:-1], 0.0)
-        fit.down(scaled.T @ ((likely - labels) * even) / len(labels) + penalty)
+        fit.down(scaled.T @ ((likely - labels) * even) + penalty)
     weights = fit.weights[:-1] / scale
     return names, numpy.append(weights, fit.weights[-1] - weights @ mean)

@@ -6,6 +6,7 @@ the questions go the way that the API takes, from the plan to the features.
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import time
@@ -18,12 +19,13 @@ import orjson
 
 from api.retrieval.gather import CHANNEL_HITS, MAX_NAMES
 from api.retrieval.open_answer import otherwise_meant
-from api.retrieval.plan import Plan, plan_of
+from api.retrieval.plan import Operator, Plan, plan_of
 from api.retrieval.query_terms import QueryTerms, name_terms, query_terms
 from api.retrieval.ranking import in_turn
 from api.retrieval.story_features import Features, features_of
 from api.retrieval.story_terms import stories_asked, story_terms
 from enrichment.ports import Embedder
+from enrichment.stems import plain, stem, words_in
 from pipelines.columns.loading import columns_of
 from pipelines.columns.records import Stories
 from pipelines.columns.tenant import Tenant
@@ -45,7 +47,11 @@ INCIDENT_ASKED_AT = "2026-03-04T18:00:00Z"
 DATA = Path(__file__).resolve().parents[4] / "shared/bench/agents"
 UNTIL = "2026-11-20T18:00:00"
 """Of the questions; the events are of the sixteen days before."""
+MISTAKEN = "mistaken"
+"""The kind of questions that name another matter than they are about."""
 _BLOCK = 500
+_OF_WHATEVER = frozenset((Operator.SEARCH, Operator.SIMILAR, Operator.SUMMARY, Operator.WINDOW))
+"""Operators of questions whose identifier says all that they are about, or nothing."""
 Row = Mapping[str, Any]
 
 
@@ -83,6 +89,49 @@ def incident() -> tuple[list[Row], list[Row]]:
 
 def _lines(path: Path) -> list[Row]:
     return [orjson.loads(line) for line in path.read_bytes().splitlines()]
+
+
+def mistaken(questions: Sequence[Row]) -> Iterator[Row]:
+    """Questions about one matter that name another one of the same person: nobody can answer them.
+
+    What the other matter is called by stands in its identifier's place, where the two questions
+    share neither a word that says what they are about nor an event that answers them.
+    """
+    named = [one for one in map(_Named.of, questions) if one is not None]
+    for place, one in enumerate(named):
+        others = (*named[place + 1 :], *named[:place])
+        if other := next(filter(one.is_apart_from, others), None):
+            text = re.sub(re.escape(one.identifier), other.identifier, one.text, flags=re.I)
+            told = {"question": text, "gold": {}, "abstain": True, "kind": MISTAKEN}
+            yield {**one.question, **told}
+
+
+class _Named(NamedTuple):
+    """A question that can be answered and names one identifier; the words of what it is about."""
+
+    question: Row
+    identifier: str
+    words: frozenset[str]
+
+    @property
+    def text(self) -> str:
+        return str(self.question["question"])
+
+    @classmethod
+    def of(cls, question: Row) -> _Named | None:
+        plan = plan_of(question["question"], timestamp_ms(question["asked_at"]))
+        terms = story_terms(question["question"], plan)
+        if question["abstain"] or len(terms.identifiers) != 1 or plan.operator in _OF_WHATEVER:
+            return None
+        (identifier,) = terms.identifiers
+        parts = {stem(plain(part)) for part in words_in(identifier)}
+        return cls(question, identifier, frozenset(terms.stems) - parts)
+
+    def is_apart_from(self, other: _Named) -> bool:
+        theirs = other.question
+        is_same = all(self.question[name] == theirs[name] for name in ("tenant", "user_id"))
+        shared = self.words & other.words or set(self.question["gold"]) & set(theirs["gold"])
+        return is_same and self.identifier != other.identifier and not shared
 
 
 def parsed(rows: Iterable[Row]) -> list[Event]:
@@ -151,7 +200,7 @@ def _found(question: Row, reads: ViewReads, terms: QueryTerms, embedder: Embedde
     text = reads.text_hits(terms.stems, CHANNEL_HITS).shown
     near = reads.vector_hits(vector, CHANNEL_HITS).shown
     now_ms = timestamp_ms(question["asked_at"])
-    plan = otherwise_meant(plan_of(question["question"], now_ms))
+    plan = otherwise_meant(plan_of(question["question"], now_ms, vector=tuple(vector)))
     wanted = story_terms(question["question"], plan)
     stories = reads.stories(
         stories_asked(

@@ -77,6 +77,39 @@ def test_what_is_behind_a_failure_that_is_named_is_known(code: str, *, is_known:
     assert (answer.confidence >= 0.9) is is_known
 
 
+def test_a_call_of_another_session_that_is_behind_a_failure_is_the_answer() -> None:
+    asked = Asked("Could you trace the lost firing of kiln 4 back to whatever brought it about?")
+    asked.add(0, "call", "burner B-1", tool="swap_burner", leads_to=3, minute=1)
+    asked.add(0, "result", "B-1 in use", tool="swap_burner", leads_to=3, minute=2)
+    asked.add(1, "call", "firing of kiln 4", tool="fire_pot", minute=60)
+    asked.add(1, "failure", "lost flame", tool="fire_pot", minute=61)
+    answer = asked.answer()
+    assert answer.decides
+    assert answer.order[0] in ("0", "1")
+
+
+def test_why_a_call_failed_is_in_what_came_of_it() -> None:
+    asked = Asked("What was behind the firing of kiln 4?")
+    asked.add(0, "call", "firing of kiln 4", tool="fire_pot", cosine=0.9)
+    asked.add(0, "message", "Shall I try again?")
+    asked.add(0, "failure", "no flame", tool="fire_pot")
+    assert asked.answer().order[0] == "2"
+
+
+def test_an_identifier_that_a_story_has_makes_up_for_words_that_nobody_used() -> None:
+    def confidence(question: str) -> float:
+        asked = Asked(question)
+        for kiln in range(20):
+            asked.add(kiln, "call", f"kiln {kiln}", tool="fire_pot")
+        asked.add(20, "call", "order GL-77/3 cobalt", tool="mix_glaze")
+        asked.add(20, "failure", "E-9 cobalt wants a signature", tool="mix_glaze")
+        return asked.answer().confidence
+
+    named = confidence("Why did the colour request GL-77/3 come to grief?")
+    assert named >= 0.3  # 0.19 before the judge looked at it
+    assert confidence("Why did the colour request come to grief?") < 0.05
+
+
 def test_when_it_was_is_when_it_went_through_and_not_when_it_was_looked_up() -> None:
     asked = Asked("When was the firing of the kiln that was accepted?")
     asked.add(0, "call", "kiln", tool="stoke")

@@ -13,6 +13,9 @@ NOW_MS = 1_795_543_200_000  # 2026-11-24T18:00Z
 @pytest.mark.parametrize(
     ("word", "identifiers"),
     [
+        ("KLX 2437", ("klx 2437",)),
+        ("#4821", ("4821",)),
+        ("PR 17", ()),
         ("acct_K77", ("acct_k77",)),
         ("R/75-9611", ("r/75-9611",)),
         ("WO#3391", ("wo#3391",)),
@@ -29,3 +32,17 @@ NOW_MS = 1_795_543_200_000  # 2026-11-24T18:00Z
 def test_identifiers_have_letters_and_digits(word: str, identifiers: tuple[str, ...]) -> None:
     question = f"What is {word}?"
     assert story_terms(question, plan_of(question, NOW_MS)).identifiers == identifiers
+
+
+def test_a_word_that_may_only_ask_counts_for_little_of_what_is_asked() -> None:
+    question = "Please list any undertakings to the kiln that remain unfulfilled."
+    terms = story_terms(question, plan_of(question, NOW_MS))
+    shares = dict(zip(terms.words, terms.shares, strict=True))
+    assert shares["kiln"] > 0.5
+    assert shares["unfulfilled"] < 0.3
+
+
+def test_of_a_plain_question_each_word_is_what_it_is_about() -> None:
+    question = "Which glaze suits the kiln?"
+    terms = story_terms(question, plan_of(question, NOW_MS))
+    assert set(terms.shares) == {1.0}
