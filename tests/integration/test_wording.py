@@ -23,7 +23,7 @@ from pipelines.models.llm import FAILURES, ChatModel
 from pipelines.observe import metrics
 from pipelines.operations import erase
 from pipelines.operations.consolidate import consolidate, make_words, redecide
-from pipelines.operations.passes.wording import Words
+from pipelines.operations.passes.deciding import Words
 from pipelines.proof.verify import verify
 from pipelines.work.deciding import Decider
 from projections.events import Event
