@@ -50,7 +50,6 @@ from api.retrieval.facts import FactWalk
 from api.routes import (
     changes,
     context,
-    dead_letters,
     entities,
     events,
     explorer,
@@ -64,7 +63,6 @@ from api.routes import (
     sessions,
     statements,
     summaries,
-    targets,
     users,
     why,
 )
@@ -323,8 +321,6 @@ def create_app(settings: Settings, share: Share = ALONE) -> FastAPI:
         neighbours,
         statements,
         users,
-        dead_letters,
-        targets,
         operations,
         health,
         mcp,
