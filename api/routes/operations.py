@@ -46,10 +46,9 @@ from api.dependencies import (
 from api.errors import BODY_PROBLEMS, READ_PROBLEMS, problem_responses
 from api.services import Caller, Services
 from pipelines.graph.reader import STATUS_TIMEOUT_MS, DeadLetter, LettersAsked
-from pipelines.ledger.comparisons import Comparison
+from pipelines.ledger.command_notes import Comparison, Rebuilding
 from pipelines.ledger.erasing import DONE, Told, erasures
 from pipelines.ledger.ledger import Ledger
-from pipelines.ledger.rebuilds import Rebuilding
 from pipelines.ledger.registry import LetterPlace, Report, verified_stage
 from projections.events import timestamp_text
 from projections.schema import DROPPED

@@ -24,8 +24,7 @@ from pipelines.models.loaded import require_models
 from pipelines.observe import logs
 from pipelines.operations.api import serve_api
 from pipelines.work.deciding import Decider
-from pipelines.work.edition import require_edition
-from pipelines.work.services import Services
+from pipelines.work.services import Services, require_edition
 from pipelines.work.settings import Settings
 from pipelines.work.stage_threads import LOOK, StageThreads
 from pipelines.work.stages import STAGES

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from pipelines.operations.formats.mapped import Fields, Given, Told
+from pipelines.operations.formats.mapped import Fields, Given, Talk, Told, Turn, conversation
 from pipelines.operations.formats.spans import (
     INPUT,
     OUTPUT,
@@ -24,7 +24,6 @@ from pipelines.operations.formats.spans import (
     Step,
     told_with_past,
 )
-from pipelines.operations.formats.turns import Talk, Turn, conversation
 from projections.traces.messages import message_of
 
 FORM: Final = "anthropic"

@@ -14,8 +14,15 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from pipelines.operations.formats.mapped import Fields, Given, Told, Unmapped
-from pipelines.operations.formats.turns import Talk, Turn, conversation
+from pipelines.operations.formats.mapped import (
+    Fields,
+    Given,
+    Talk,
+    Told,
+    Turn,
+    Unmapped,
+    conversation,
+)
 from pipelines.operations.formats.zep import DERIVED
 from projections.traces.messages import MODEL, USER, Message, Part, parsed
 

@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from pipelines.operations.formats.mapped import Fields, Given, Told
-from pipelines.operations.formats.turns import Talk, Turn, conversation
+from pipelines.operations.formats.mapped import Fields, Given, Talk, Told, Turn, conversation
 from projections.events import timestamp_text
 from projections.traces.messages import Message, Part
 

@@ -15,8 +15,16 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from pipelines.operations.formats.chat import STEP_MS, invented_begin_ms
-from pipelines.operations.formats.mapped import Fields, Given, Told, Unmapped, digest_of
-from pipelines.operations.formats.turns import Talk, Turn, conversation
+from pipelines.operations.formats.mapped import (
+    Fields,
+    Given,
+    Talk,
+    Told,
+    Turn,
+    Unmapped,
+    conversation,
+    digest_of,
+)
 from projections.errors import InvalidInput
 from projections.traces.messages import (
     INSTRUCTING,

@@ -11,8 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from pipelines.operations.formats.mapped import Fields, Given, Told, Unmapped, digest_of
-from pipelines.operations.formats.turns import Talk, Turn, conversation
+from pipelines.operations.formats.mapped import (
+    Fields,
+    Given,
+    Talk,
+    Told,
+    Turn,
+    Unmapped,
+    conversation,
+    digest_of,
+)
 from projections.traces.messages import USER, Message, Part, parsed
 
 FORM: Final = "zep"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from enrichment.corrections import corrected_facts
+from enrichment.persons import corrected_facts
 from enrichment.text import event_text
 from projections.events import Event
 from tests.factories import event
