@@ -40,8 +40,7 @@ from tests.fakes.chat_server import (
     sends,
 )
 from tests.graph_dump import dump
-from tests.integration.consolidation_support import Consolidated, without_models
-from tests.integration.pass_support import PassingStack
+from tests.integration.consolidation_support import Consolidated, PassingStack, without_models
 from tests.integration.stack import Stack, ValkeyStack
 from tests.passing import Passing
 from tests.waiting import wait_until
