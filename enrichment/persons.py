@@ -12,11 +12,6 @@ as long as it is one user's only. Belonging is decided once and recorded as `mem
 the same name turns out to be a second user's, what was decided so is taken back and never decided
 again (two people of one name, a kiosk that many use). What a person decided, or a correction split,
 stays as it is.
-
-And what a user puts right of how they are reached: "no, it is ada@example.com". A message that
-takes something back, or says that it was mistyped, and gives one address or number by which people
-are reached gives the user's own: that is what was asked for, or was read wrongly. Precision is
-worth more than recall: without both there is no fact.
 """
 
 from __future__ import annotations
@@ -29,10 +24,14 @@ from enrichment.event_kinds import EventKind, parsed_json, type_words
 from enrichment.facts import Assertion, Party, fact_in_words, literal, named, party_id
 from enrichment.names import canonical_name
 from enrichment.patterns import identifiers
-from enrichment.payloads import DECIDER, MAX_PAIRS, SAME_AS_FOUND, SameAsFound, SameAsPair
+from enrichment.payloads import (
+    MAX_PAIRS,
+    SameAsPair,
+    same_as_event,
+)
 from enrichment.ports import EventText
 from enrichment.vocabulary import USERS, VOICELESS, edge_type_of, is_functional
-from projections.events import PARTITION_KEY, Event, derived_event_id
+from projections.events import Event
 from projections.identity import Position
 
 Rule = Literal["speaks_for_user", "record_of_user"]
@@ -186,7 +185,9 @@ def persons_decided(
         several = sorted(by_name[name], key=lambda belonging: belonging.position)
         pairs = _pairs(name, several, bonds.get(name, ()))
         if pairs:
-            decided.append(_event(name, several[0], pairs))
+            decided.append(
+                same_as_event(name[1], several[0].event, several[0].position, pairs, chunk="person")
+            )
     return decided
 
 
@@ -212,22 +213,10 @@ def _pair(name: EntityKey, user: EntityKey, rule: str, *, same: bool) -> SameAsP
     )
 
 
-def _event(name: EntityKey, shown: Belonging, pairs: Sequence[SameAsPair]) -> Event:
-    """The decision; every field follows from its trigger, so deciding twice is deciding once."""
-    tenant, own_id = name
-    identity = (SAME_AS_FOUND, tenant, str(shown.position), own_id, "person")
-    return Event(
-        tenant=tenant,
-        event_id=derived_event_id(*identity),
-        event_type=SAME_AS_FOUND,
-        occurred_at_ms=shown.event.occurred_at_ms,
-        session_id=PARTITION_KEY,
-        agent_id=DECIDER,
-        trace_id=shown.event.trace_id,
-        payload=SameAsFound(pairs=tuple(pairs)).payload(),
-    )
-
-
+# What a user puts right of how they are reached: "no, it is ada@example.com". A message that takes
+# something back, or says that it was mistyped, and gives one address or number by which people are
+# reached gives the user's own: that is what was asked for, or was read wrongly. Precision is worth
+# more than recall: without both there is no fact.
 CORRECTED_CONFIDENCE: Final = 8_000
 _REACHED_BY: Final = {"email": "has_email", "phone": "has_phone"}
 _WRONG: Final = re.compile(
