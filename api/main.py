@@ -41,8 +41,7 @@ from api.errors import (
     install_problem_handlers,
 )
 from api.mcp.mount import Door
-from api.preflight import check_settings, listening
-from api.process_share import ALONE, Share
+from api.preflight import ALONE, Share, check_settings, listening
 from api.read_schemas import FactsQuery, FeedbackBody, SubgraphQuery
 from api.retrieval.answer import Retrieval
 from api.retrieval.channels import Notes

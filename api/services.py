@@ -20,7 +20,7 @@ from api.changes import LONGEST_BELL_MS, Changes
 from api.connection_limits import EdgeLimits
 from api.connections import Connections
 from api.errors import ApiProblem
-from api.process_share import ALONE, Share
+from api.preflight import ALONE, Share
 from api.rate_limits import Limits, StreamSlots
 from api.retrieval.intent import SeedRules
 from api.retrieval.policy import policy_of
