@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from pipelines.columns.access import ColumnsAccess
 from pipelines.graph.client import Neo4jReader, connect_neo4j
-from pipelines.graph.memory_client import memory_graph
 from pipelines.graph.memory_graphs import is_in_memory, require_whole
 from pipelines.graph.reader import GraphReader
+from pipelines.graph.remote import memory_graph
 from pipelines.ledger.command_notes import Comparisons, Rebuilds
 from pipelines.ledger.connect import connect_redis
 from pipelines.ledger.ledger import BesideRedis, Ledger

@@ -79,12 +79,12 @@ from pipelines.columns.client import ColumnsClient
 from pipelines.columns.in_process import local_columns
 from pipelines.graph.answers.reader import PortReader
 from pipelines.graph.client import Neo4jReader, connect_neo4j
-from pipelines.graph.memory_client import memory_graph
 from pipelines.graph.memory_graphs import is_in_memory
 from pipelines.graph.reader import GraphRead
 from pipelines.graph.reads.entities import EntityReads
 from pipelines.graph.reads.facts import FactFilter, FactReads
 from pipelines.graph.reads.scope import operator_scope
+from pipelines.graph.remote import memory_graph
 from pipelines.graph.rows import RETRIEVED, wire_id
 from pipelines.ledger.registry import Target
 from pipelines.local.python_process import collect_rarely

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Final
 
 from pipelines.graph.answers.reader import PortReader
 from pipelines.graph.client import Neo4jReader, connect_neo4j
-from pipelines.graph.memory_client import memory_graph
 from pipelines.graph.memory_graphs import SMALL_URI, held, is_in_memory
 from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.graph.port import Graph
 from pipelines.graph.reader import GraphReader
+from pipelines.graph.remote import memory_graph
 from pipelines.ledger.command_notes import Comparisons, Rebuilds
 from pipelines.ledger.connect import RedisClient, connect_redis
 from pipelines.ledger.ledger import BesideRedis, Ledger
