@@ -29,7 +29,7 @@ from uvicorn.protocols.http.httptools_impl import (
 )
 
 from api.errors import PROBLEM_MEDIA_TYPE, PROBLEMS, problem
-from api.process_share import ALONE, Share
+from api.preflight import ALONE, Share
 from pipelines.observe import metrics
 from pipelines.work.settings import Settings
 

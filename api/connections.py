@@ -13,13 +13,12 @@ from typing import NamedTuple
 
 from pipelines.columns.access import ColumnsAccess
 from pipelines.graph.client import Neo4jReader, connect_neo4j
-from pipelines.graph.memory_client import memory_graph
 from pipelines.graph.memory_graphs import is_in_memory, require_whole
 from pipelines.graph.reader import GraphReader
-from pipelines.ledger.comparisons import Comparisons
+from pipelines.graph.remote import memory_graph
+from pipelines.ledger.command_notes import Comparisons, Rebuilds
 from pipelines.ledger.connect import connect_redis
 from pipelines.ledger.ledger import BesideRedis, Ledger
-from pipelines.ledger.rebuilds import Rebuilds
 from pipelines.ledger.registry import Holds, Reports, Target, Targets
 from pipelines.models.cache import ByteCache
 from pipelines.observe import metrics

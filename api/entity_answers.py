@@ -1,11 +1,12 @@
-"""From entities, facts, summaries and communities to what is sent."""
+"""From entities, facts, sessions, summaries and communities to what is sent."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from api.answers import atlas_edges, atlas_node
+from api.browse_schemas import SessionItem
 from api.read_schemas import (
     CommunityItem,
     EntityAlias,
@@ -25,7 +26,15 @@ from api.read_schemas import (
     SessionLinkItem,
     SummaryItem,
 )
-from api.retrieval.facts import MAX_SOURCES, RecalledFact, retrievals
+from api.retrieval.facts import (
+    MAX_SOURCES,
+    FactScore,
+    FactWalk,
+    RecalledFact,
+    confidence_of,
+    recalled_fact,
+    retrievals,
+)
 from api.retrieval.narrative import (
     NARRATIVE_ANCHORS,
     FactLine,
@@ -37,6 +46,7 @@ from api.retrieval.recall import Recall, RecallSeeds
 from api.schemas import Bound, Node
 from consolidation.decay import NEUTRAL_RELEVANCE
 from enrichment.names import ACTIVE, canonical_name
+from pipelines.columns.reads import SessionLine
 from pipelines.graph.reader import GraphEdge, GraphNode
 from pipelines.graph.reads.entities import (
     EntityGroup,
@@ -46,6 +56,7 @@ from pipelines.graph.reads.entities import (
     shown_name,
     shown_type,
 )
+from pipelines.graph.reads.facts import FactFilter, FactReads
 from pipelines.graph.rows import (
     COMMUNITY_PREFIX,
     ENTITY_PREFIX,
@@ -377,3 +388,61 @@ def facts_response(
             next_cursor=answer.next_cursor,
         ),
     )
+
+
+def named_events(sessions: Iterable[SessionLine]) -> list[str]:
+    """The events that a list of sessions quotes."""
+    ids = {one for line in sessions for one in (line.first_event_id, line.failed_event_id) if one}
+    return sorted(ids)
+
+
+def session_item(line: SessionLine, events: Mapping[str, GraphNode]) -> SessionItem:
+    """A session as it is sent.
+
+    Args:
+        line: what columns say of it.
+        events: by id, its first one and its last failure among them.
+    """
+    return SessionItem(
+        session_id=line.session_id,
+        first_at=timestamp_text(line.first_ms),
+        last_at=timestamp_text(line.last_ms),
+        event_count=line.events,
+        failed_count=line.failed,
+        agents=line.agents,
+        user_ids=line.users,
+        begins=_quoted(events, line.first_event_id),
+        failure=_quoted(events, line.failed_event_id),
+        failed_event_id=line.failed_event_id,
+    )
+
+
+def _quoted(events: Mapping[str, GraphNode], event_id: str | None) -> str | None:
+    """What an event says, once a stage has read it; before that, its type."""
+    if event_id is None or event_id not in events:
+        return None
+    properties = events[event_id].properties
+    return properties.get("summary") or properties.get("event_type")
+
+
+def fact_history(
+    reads: FactReads,
+    ids: Iterable[str],
+    *,
+    behind: tuple[int, str] | None,
+    limit: int,
+    now_ms: int,
+) -> list[tuple[tuple[int, str], RecalledFact]]:
+    """Facts of entities as they are told, each with its place; as `FactReads.history`."""
+    rows = reads.history(ids, behind, limit)
+    walk = FactWalk(wanted=FactFilter(now_ms), max_depth=1)
+    walk.take(reads, [row for _, row in rows])
+    return [
+        (place, recalled_fact(walk, row, _unsought(row.properties, now_ms))) for place, row in rows
+    ]
+
+
+def _unsought(properties: Mapping[str, Any], now_ms: int) -> FactScore:
+    """Of a fact that nobody searched for: how sure it is."""
+    sure = confidence_of(properties, now_ms)
+    return FactScore(confidence=sure, match=1.0, hop=0, composite=sure, score=sure)

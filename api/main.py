@@ -41,8 +41,7 @@ from api.errors import (
     install_problem_handlers,
 )
 from api.mcp.mount import Door
-from api.preflight import check_settings, listening
-from api.process_share import ALONE, Share
+from api.preflight import ALONE, Share, check_settings, listening
 from api.read_schemas import FactsQuery, FeedbackBody, SubgraphQuery
 from api.retrieval.answer import Retrieval
 from api.retrieval.channels import Notes
@@ -50,11 +49,9 @@ from api.retrieval.facts import FactWalk
 from api.routes import (
     changes,
     context,
-    dead_letters,
     entities,
     events,
     explorer,
-    facts,
     health,
     mcp,
     neighbours,
@@ -64,7 +61,6 @@ from api.routes import (
     sessions,
     statements,
     summaries,
-    targets,
     users,
     why,
 )
@@ -83,12 +79,12 @@ from pipelines.columns.client import ColumnsClient
 from pipelines.columns.in_process import local_columns
 from pipelines.graph.answers.reader import PortReader
 from pipelines.graph.client import Neo4jReader, connect_neo4j
-from pipelines.graph.memory_client import memory_graph
 from pipelines.graph.memory_graphs import is_in_memory
 from pipelines.graph.reader import GraphRead
 from pipelines.graph.reads.entities import EntityReads
 from pipelines.graph.reads.facts import FactFilter, FactReads
 from pipelines.graph.reads.scope import operator_scope
+from pipelines.graph.remote import memory_graph
 from pipelines.graph.rows import RETRIEVED, wire_id
 from pipelines.ledger.registry import Target
 from pipelines.local.python_process import collect_rarely
@@ -316,15 +312,12 @@ def create_app(settings: Settings, share: Share = ALONE) -> FastAPI:
         query,
         why,
         entities,
-        facts,
         sessions,
         summaries,
         context,
         neighbours,
         statements,
         users,
-        dead_letters,
-        targets,
         operations,
         health,
         mcp,

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
-from api.process_share import Share
+from api.preflight import Share
 from pipelines.local.python_process import framed, received_frames, take_standard_output
 from pipelines.observe import shared_metrics
 from pipelines.work.settings import Settings

@@ -24,9 +24,8 @@ from typing import Final
 
 import orjson
 
-from api.preflight import check_settings, listening
+from api.preflight import Share, check_settings, listening
 from api.process import Assignment
-from api.process_share import Share
 from pipelines.local.processes import POLL_S, StopSignal
 from pipelines.local.python_process import ChildGone, FramedChild, python_command
 from pipelines.local.supervision import ANSWERS, Supervision

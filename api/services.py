@@ -15,16 +15,15 @@ import anyio.to_thread
 from anyio import CapacityLimiter
 
 from api.access_log import AccessLog
-from api.caches import ResultCache
+from api.caches import ResultCache, ShownNodes
 from api.changes import LONGEST_BELL_MS, Changes
 from api.connection_limits import EdgeLimits
 from api.connections import Connections
 from api.errors import ApiProblem
-from api.process_share import ALONE, Share
+from api.preflight import ALONE, Share
 from api.rate_limits import Limits, StreamSlots
 from api.retrieval.intent import SeedRules
 from api.retrieval.policy import policy_of
-from api.shown_nodes import ShownNodes
 from api.watcher import Watch
 from consolidation.forgetting_payloads import FactKey
 from enrichment.payloads import offered_event

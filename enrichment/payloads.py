@@ -49,7 +49,7 @@ or the bare hash. Times are RFC 3339 with zone. A reason has at most 500 charact
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from pydantic import (
@@ -85,11 +85,14 @@ from enrichment.vocabulary import (
 from projections.errors import InvalidEvent
 from projections.events import (
     MAX_NAME_CHARACTERS,
+    PARTITION_KEY,
     SYSTEM_EVENTS,
     Event,
+    derived_event_id,
     is_system_event,
     parse_event,
 )
+from projections.identity import Position
 from projections.records import (
     MAX_COMMENT_CHARACTERS,
     MAX_JUDGED,
@@ -344,6 +347,33 @@ class SameAsFound(Record):
     """Decisions about pairs of entities."""
 
     pairs: Annotated[Items[SameAsPair], Field(max_length=MAX_PAIRS), AfterValidator(_not_empty)]
+
+
+def same_as_event(
+    own_id: str, trigger: Event, position: Position, pairs: Sequence[SameAsPair], chunk: str
+) -> Event:
+    """The decision that pairs are the same, or are not after all.
+
+    Every field follows from its trigger, so deciding twice is deciding once.
+
+    Args:
+        own_id: of the entity that the pairs are of.
+        trigger: the event that shows it.
+        position: of the trigger.
+        pairs: at most MAX_PAIRS.
+        chunk: tells it from the other decisions of the same trigger and entity.
+    """
+    identity = (SAME_AS_FOUND, trigger.tenant, str(position), own_id, chunk)
+    return Event(
+        tenant=trigger.tenant,
+        event_id=derived_event_id(*identity),
+        event_type=SAME_AS_FOUND,
+        occurred_at_ms=trigger.occurred_at_ms,
+        session_id=PARTITION_KEY,
+        agent_id=DECIDER,
+        trace_id=trigger.trace_id,
+        payload=SameAsFound(pairs=tuple(pairs)).payload(),
+    )
 
 
 Statement = FactAsserted | FactRetracted | EntityCorrected | SameAsFound

@@ -16,16 +16,22 @@ stays as it is.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 from enrichment.event_kinds import EventKind, parsed_json, type_words
-from enrichment.facts import Assertion, Party, fact_in_words, named, party_id
+from enrichment.facts import Assertion, Party, fact_in_words, literal, named, party_id
 from enrichment.names import canonical_name
-from enrichment.payloads import DECIDER, MAX_PAIRS, SAME_AS_FOUND, SameAsFound, SameAsPair
+from enrichment.patterns import identifiers
+from enrichment.payloads import (
+    MAX_PAIRS,
+    SameAsPair,
+    same_as_event,
+)
 from enrichment.ports import EventText
-from enrichment.vocabulary import USERS, VOICELESS, edge_type_of
-from projections.events import PARTITION_KEY, Event, derived_event_id
+from enrichment.vocabulary import USERS, VOICELESS, edge_type_of, is_functional
+from projections.events import Event
 from projections.identity import Position
 
 Rule = Literal["speaks_for_user", "record_of_user"]
@@ -179,7 +185,9 @@ def persons_decided(
         several = sorted(by_name[name], key=lambda belonging: belonging.position)
         pairs = _pairs(name, several, bonds.get(name, ()))
         if pairs:
-            decided.append(_event(name, several[0], pairs))
+            decided.append(
+                same_as_event(name[1], several[0].event, several[0].position, pairs, chunk="person")
+            )
     return decided
 
 
@@ -205,17 +213,51 @@ def _pair(name: EntityKey, user: EntityKey, rule: str, *, same: bool) -> SameAsP
     )
 
 
-def _event(name: EntityKey, shown: Belonging, pairs: Sequence[SameAsPair]) -> Event:
-    """The decision; every field follows from its trigger, so deciding twice is deciding once."""
-    tenant, own_id = name
-    identity = (SAME_AS_FOUND, tenant, str(shown.position), own_id, "person")
-    return Event(
-        tenant=tenant,
-        event_id=derived_event_id(*identity),
-        event_type=SAME_AS_FOUND,
-        occurred_at_ms=shown.event.occurred_at_ms,
-        session_id=PARTITION_KEY,
-        agent_id=DECIDER,
-        trace_id=shown.event.trace_id,
-        payload=SameAsFound(pairs=tuple(pairs)).payload(),
-    )
+# What a user puts right of how they are reached: "no, it is ada@example.com". A message that takes
+# something back, or says that it was mistyped, and gives one address or number by which people are
+# reached gives the user's own: that is what was asked for, or was read wrongly. Precision is worth
+# more than recall: without both there is no fact.
+CORRECTED_CONFIDENCE: Final = 8_000
+_REACHED_BY: Final = {"email": "has_email", "phone": "has_phone"}
+_WRONG: Final = re.compile(
+    r"\b(?:no|nope|wrong|incorrect|typo|mistyped|misspell(?:ed|t)|mistake|not right|correction"
+    r"|i meant|outdated|old one)\b",
+    re.IGNORECASE,
+)
+_IT_IS: Final = re.compile(
+    r"\b(?:it(?:'s|\u2019s| is| should be| must be| ought to be| reads)"
+    r"|(?:that|this|mine|the (?:right|correct|new|current) one)(?:'s|\u2019s| is| should be)"
+    r"|i meant|i mean|correct is|right is|(?:e-?mail|address|number) is)\s+$",
+    re.IGNORECASE,
+)
+
+
+def corrected_facts(event: Event, text: EventText, *, position_ms: int) -> list[Assertion]:
+    """By what the user says that they are reached instead.
+
+    Args:
+        event: that says it.
+        text: of the event.
+        position_ms: when the ledger took the event in.
+    """
+    user = speaker_of(event, text)
+    if user is None or "?" in text.text or _WRONG.search(text.text) is None:
+        return []
+    spans = [span for span in identifiers(text.text) if span.label in _REACHED_BY]
+    if len(spans) != 1 or _IT_IS.search(text.text[: spans[0].start]) is None:
+        return []
+    relation = _REACHED_BY[spans[0].label]
+    target = literal(text.text[spans[0].start : spans[0].end])
+    if target is None:
+        return []
+    return [
+        spoken_fact(
+            event,
+            user,
+            relation,
+            target,
+            position_ms=position_ms,
+            confidence=CORRECTED_CONFIDENCE,
+            functional=is_functional(relation),
+        )
+    ]

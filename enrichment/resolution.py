@@ -36,9 +36,13 @@ import numpy as np
 
 from enrichment.facts import WHOLE_CONFIDENCE, Mention
 from enrichment.names import VALUE, EntityType
-from enrichment.payloads import DECIDER, MAX_PAIRS, SAME_AS_FOUND, SameAsFound, SameAsPair
+from enrichment.payloads import (
+    MAX_PAIRS,
+    SameAsPair,
+    same_as_event,
+)
 from enrichment.vocabulary import UNINFLECTED, word_set
-from projections.events import PARTITION_KEY, Event, derived_event_id
+from projections.events import Event
 from projections.identity import Position
 
 SAME_COSINE = 0.85
@@ -427,22 +431,12 @@ def _cosines(vectors: Sequence[bytes | None]) -> np.ndarray:
 
 def _events(newcomer: Newcomer, pairs: Sequence[SameAsPair], by: str = "") -> list[Event]:
     return [
-        _event(newcomer, pairs[first : first + MAX_PAIRS], f"{by}{first // MAX_PAIRS}")
+        same_as_event(
+            newcomer.entity.entity_id,
+            newcomer.event,
+            newcomer.position,
+            pairs[first : first + MAX_PAIRS],
+            chunk=f"{by}{first // MAX_PAIRS}",
+        )
         for first in range(0, len(pairs), MAX_PAIRS)
     ]
-
-
-def _event(newcomer: Newcomer, pairs: Sequence[SameAsPair], chunk: str) -> Event:
-    """The decision; every field follows from its trigger, so deciding twice is deciding once."""
-    tenant, own_id = newcomer.event.tenant, newcomer.entity.entity_id
-    identity = (SAME_AS_FOUND, tenant, str(newcomer.position), own_id, chunk)
-    return Event(
-        tenant=tenant,
-        event_id=derived_event_id(*identity),
-        event_type=SAME_AS_FOUND,
-        occurred_at_ms=newcomer.event.occurred_at_ms,
-        session_id=PARTITION_KEY,
-        agent_id=DECIDER,
-        trace_id=newcomer.event.trace_id,
-        payload=SameAsFound(pairs=tuple(pairs)).payload(),
-    )

@@ -16,7 +16,6 @@ from typing import NamedTuple
 from enrichment import NAME, causality
 from enrichment.causality import WINDOW
 from enrichment.clauses import text_facts
-from enrichment.corrections import corrected_facts
 from enrichment.entities import mentions
 from enrichment.event_kinds import TOOL_USE, EventKind
 from enrichment.facts import Assertion, Mention, Party, Retraction
@@ -40,7 +39,14 @@ from enrichment.payloads import (
     stated_pairs,
     stated_retraction,
 )
-from enrichment.persons import Belonging, Bond, belongings, persons_decided, speaks_as_user
+from enrichment.persons import (
+    Belonging,
+    Bond,
+    belongings,
+    corrected_facts,
+    persons_decided,
+    speaks_as_user,
+)
 from enrichment.ports import Analysis, EventText
 from enrichment.records import changed_facts, structured_facts
 from enrichment.resolution import KnownEntity, Newcomer, comparisons, decisions, is_comparable

@@ -1,10 +1,12 @@
-"""Builders of assertions and retractions: what a test does not name does not matter to it."""
+"""Builders of facts and of links between entities: what a test does not name matters not to it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import combinations
 from typing import Any
 
+from consolidation.label_propagation import EntityLink, link_id
 from enrichment.facts import Assertion, Party, Retraction, named
 from enrichment.histories import Fact, Group, entry_of, group_of, intervals
 from tests.factories import START_MS, event_id
@@ -88,3 +90,15 @@ def feedback_payload(
     """The payload of `memory.feedback`, judged by nobody; ids as on the wire."""
     payload: dict[str, Any] = {"useful": list(useful), "not_useful": list(not_useful)}
     return payload if comment is None else {**payload, "comment": comment}
+
+
+def link(
+    one: str, other: str, weight: float = 1.0, number: int = 0, *, same: bool = False
+) -> EntityLink:
+    """A link; `number` tells those of one pair apart."""
+    return EntityLink(one, other, weight, link_id("T", one, other, str(number)), same)
+
+
+def clique(names: Iterable[str]) -> list[EntityLink]:
+    """A link between any two of these; a text names entities of one letter."""
+    return [link(one, other) for one, other in combinations(names, 2)]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pipelines.ledger.archive import Archive
-from pipelines.ledger.archive_store import ArchiveStore
+from pipelines.ledger.archive_files import ArchiveStore
 from pipelines.ledger.archived_ids import ArchivedIds
 from pipelines.ledger.entries import Entry
 from pipelines.operations import archive as archiving

@@ -11,8 +11,7 @@ import orjson
 from pipelines.graph.memory import MemoryGraph
 from pipelines.graph.port import Graph
 from pipelines.ledger.entries import Block
-from pipelines.operations.export.events import event_lines
-from pipelines.operations.export.selection import ExportReport, Selection
+from pipelines.operations.export.events import ExportReport, Selection, event_lines
 from pipelines.operations.formats.table import event_items
 from pipelines.operations.imports import ImportReport, import_events
 from pipelines.proof.expected import LedgerFold

@@ -16,10 +16,9 @@ from pipelines.graph.port import Graph
 from pipelines.graph.rows import FoundEdge, FoundNode
 from pipelines.ledger.entries import Block
 from pipelines.ledger.ledger import Appended
-from pipelines.operations.passes.deciding import PassReport
+from pipelines.operations.passes.deciding import PassReport, Words
 from pipelines.operations.passes.run import CommunitySettings, Pass
 from pipelines.operations.passes.scopes import PassScope
-from pipelines.operations.passes.wording import Words
 from pipelines.work.runner import Runner
 from projections.errors import EventConflict
 from projections.events import Event

@@ -8,9 +8,17 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, Field
 
-from api.mcp.api_client import WAIT_MS, Unanswered
-from api.mcp.arguments import InSession, MaxTokens, Name, OfUser, Position, Text
-from api.mcp.tool_call import Call
+from api.mcp.tool_call import (
+    WAIT_MS,
+    Call,
+    InSession,
+    MaxTokens,
+    Name,
+    OfUser,
+    Position,
+    Text,
+    Unanswered,
+)
 from api.mcp.write_tools import Told
 from api.retrieval.intent import Intent
 from api.retrieval.narrative import estimated_tokens

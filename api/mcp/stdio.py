@@ -13,9 +13,8 @@ import httpx2
 from mcp.server.stdio import stdio_server
 
 from api.dependencies import TENANT_HEADER
-from api.mcp.api_client import TIMEOUTS, Asking, Defaults
 from api.mcp.server import Context, make_server
-from api.mcp.tool_call import Call
+from api.mcp.tool_call import TIMEOUTS, Asking, Call, Defaults
 
 
 def serve(url: str, key: str | None, tenant: str | None, defaults: Defaults) -> None:

@@ -7,9 +7,7 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, Field, JsonValue, model_validator
 
-from api.mcp.api_client import WAIT_MS, Unanswered
-from api.mcp.arguments import EventId, InSession, Name
-from api.mcp.tool_call import Call, required_user
+from api.mcp.tool_call import WAIT_MS, Call, EventId, InSession, Name, Unanswered, required_user
 from enrichment.names import EntityType
 from enrichment.payloads import ENTITY_CORRECTED, FACT_ASSERTED, FACT_RETRACTED
 from pipelines.ledger.erasing import ERASURE_REQUESTED

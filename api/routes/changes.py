@@ -12,8 +12,8 @@ from fastapi import APIRouter, Header, Query
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from api.change_schemas import DEFAULT_PAGE, ChangeList, ChangesQuery
-from api.change_schemas import Change as ChangeEvent
+from api.browse_schemas import DEFAULT_PAGE, ChangeList, ChangesQuery
+from api.browse_schemas import Change as ChangeEvent
 from api.changes import Batch, Change, Reading, Wanted, page_behind, starting_place
 from api.connection_limits import AT_STOP, STOPPED
 from api.dependencies import Reader, ServicesOf

@@ -1,4 +1,4 @@
-"""Entities: lists of them, and the page of each with its facts and events."""
+"""Entities: lists of them, the page of each with its facts and events, the history of its facts."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from pydantic import TypeAdapter
 from starlette.responses import Response
 
 from api.answers import JsonResponse, page_meta
+from api.browse_schemas import FactHistory, FactHistoryQuery
 from api.cursors import page_of, place_of, time_place
 from api.dependencies import PathName, Reader, ServicesOf
 from api.entity_answers import (
     EntityPage,
     entity_item,
     entity_response,
+    fact_history,
+    fact_of,
     nodes_around,
     shown_nodes,
 )
@@ -30,7 +33,7 @@ from api.read_schemas import (
 from api.retrieval.facts import FactWalk, RecalledFact, recalled
 from api.retrieval.intent import Seed, match_score
 from api.retrieval.query_terms import name_terms
-from api.retrieval.recall import entity_named
+from api.retrieval.recall import entities_named, entity_named
 from api.services import ReadContext, begin_read
 from enrichment.names import canonical_name
 from pipelines.graph.reader import GraphRead
@@ -237,3 +240,75 @@ def _facts_about(
         decay_rate=context.settings.temporal_decay_rate,
         limit=query.max_facts,
     )
+
+
+class _Told(NamedTuple):
+    """The facts of a page, each with its place, and one behind them."""
+
+    own_id: str
+    facts: list[tuple[tuple[int, str], RecalledFact]]
+    withheld: int | None
+
+
+@router.get(
+    "/facts/{entity_id:path}",
+    response_model=FactHistory,
+    responses=problem_responses(*READ_PROBLEMS, "not-found"),
+)
+async def read_fact_history(
+    entity_id: PathName,
+    caller: Reader,
+    services: ServicesOf,
+    query: Annotated[FactHistoryQuery, Query()],
+) -> Response:
+    """Every fact that an entity stands in, whether it holds or not, what began last first.
+
+    A fact that ended has `valid_to`; one that another contradicted has `expired_at`, too; what was
+    withdrawn ends where it began. `entity_id` is as for `/v1/entities`; of several entities by one
+    name the one mentioned most that facts are known of.
+    """
+    context = await begin_read(services, caller, query)
+    viewer = context.scope.viewer
+    question = ("fact history", caller.tenant, viewer, entity_id, query.as_of_position)
+    behind = time_place(question, query.cursor)
+
+    def work() -> _Told | None:
+        with services.connections.graph.opened() as graph:
+            named = entity_id.removeprefix(ENTITY_PREFIX)
+            groups = list(entities_named(context.columns(graph.columns), named))
+            if not groups:
+                return None
+
+            def ask(read: GraphRead) -> _Told:
+                reads = FactReads(read, context.scope)
+                group = _with_facts(reads, groups)
+                facts = fact_history(
+                    reads, group.ids, behind=behind, limit=query.limit + 1, now_ms=context.now_ms
+                )
+                withheld = context.withheld(lambda: reads.withheld(group.ids))
+                return _Told(group.canonical, facts, withheld)
+
+            return context.read(graph.reader, ask)
+
+    told = await services.read(work, timeout_ms=context.deadline.remaining_ms())
+    if told is None:
+        raise ApiProblem("not-found", "No entity of that id or name is in the graph.")
+    page, next_cursor = page_of(question, told.facts, query.limit, lambda item: item[0])
+    facts = [fact for _, fact in page]
+    context.record([ENTITY_PREFIX + told.own_id], [fact.key for fact in facts])
+    meta = page_meta(
+        context,
+        len(told.facts),
+        withheld=told.withheld,
+        begun_at=[ENTITY_PREFIX + told.own_id],
+        next_cursor=next_cursor,
+    )
+    return JsonResponse(
+        FactHistory(facts=[fact_of(fact) for fact in facts], next_cursor=next_cursor, meta=meta)
+    )
+
+
+def _with_facts(reads: FactReads, groups: Sequence[EntityGroup]) -> EntityGroup:
+    """Of several entities by one name the first that facts are known of."""
+    told = (group for group in groups if reads.history(group.ids, None, 1))
+    return groups[0] if len(groups) == 1 else next(told, groups[0])

@@ -1,32 +1,208 @@
-"""What is under way: rebuilds that run, how far archiving is, erasures with their steps."""
+"""Dead letters, the graphs that are folded from the ledger, and what is under way, for operators.
+
+The API never writes to a graph, and compares and proves nothing itself. To try dead letters again
+is asked for here, and done by the worker of the consolidation, as `recollect dead-letters retry`
+does it. Of graphs it shows what commands found out last: which one answers, what proved it, how
+they differ. Under way are rebuilds that run, archiving, and erasures with their steps.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Any, Final
 
 from anyio import to_thread
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, Query
 from starlette.responses import Response
 
 from api.answers import JsonResponse
 from api.browse_schemas import (
+    MOST_RETRIED,
     ArchivedPartition,
     ArchiveItem,
+    ComparisonItem,
+    DeadLetterItem,
+    DeadLetterList,
+    DeadLettersQuery,
+    DeadLettersRetried,
+    DifferenceExample,
     ErasureItem,
     OperationsAnswer,
+    ProofItem,
     RebuildItem,
+    RetriesAsked,
+    TargetItem,
+    TargetList,
+    TypeDifferenceItem,
 )
-from api.dependencies import Admin, ServicesOf, no_query, require_unbound
-from api.errors import problem_responses
-from api.routes.targets import PROBLEMS
+from api.connections import Connections
+from api.dependencies import (
+    Admin,
+    ServicesOf,
+    body_of,
+    documented_body,
+    no_query,
+    require_unbound,
+)
+from api.errors import BODY_PROBLEMS, READ_PROBLEMS, problem_responses
+from api.services import Caller, Services
+from pipelines.graph.reader import STATUS_TIMEOUT_MS, DeadLetter, LettersAsked
+from pipelines.ledger.command_notes import Comparison, Rebuilding
 from pipelines.ledger.erasing import DONE, Told, erasures
 from pipelines.ledger.ledger import Ledger
-from pipelines.ledger.rebuilds import Rebuilding
+from pipelines.ledger.registry import LetterPlace, Report, verified_stage
 from projections.events import timestamp_text
-
-MOST_ERASURES: Final = 100
+from projections.schema import DROPPED
 
 router = APIRouter(prefix="/v1/admin", tags=["admin"])
+
+
+@router.get(
+    "/dead-letters", response_model=DeadLetterList, responses=problem_responses(*READ_PROBLEMS)
+)
+async def list_dead_letters(
+    caller: Admin, services: ServicesOf, query: Annotated[DeadLettersQuery, Query()]
+) -> Response:
+    """The dead letters of the tenant, of whichever user; those whose tenant nobody can read, not.
+
+    A reason may tell what an event holds, so a key that is bound to a user is refused.
+    """
+    require_unbound(caller)
+
+    def work() -> DeadLetterList:
+        letters = _letters(services, caller, skip=query.skip, limit=query.limit + 1)
+        waiting = set(services.connections.holds.retries(_target(services)))
+        items = [
+            DeadLetterItem(**_shown(letter), retry_asked=_place(letter) in waiting)
+            for letter in letters[: query.limit]
+        ]
+        return DeadLetterList(dead_letters=items, more=len(letters) > query.limit)
+
+    return JsonResponse(await services.read(work, timeout_ms=STATUS_TIMEOUT_MS))
+
+
+@router.post(
+    "/dead-letters/retry",
+    status_code=202,
+    response_model=RetriesAsked,
+    responses=problem_responses(*READ_PROBLEMS, *BODY_PROBLEMS),
+    openapi_extra=documented_body(DeadLettersRetried),
+    dependencies=[Depends(no_query)],
+)
+async def retry_dead_letters(
+    caller: Admin,
+    services: ServicesOf,
+    wanted: Annotated[DeadLettersRetried, Depends(body_of(DeadLettersRetried))],
+) -> Response:
+    """Have dead letters of the tenant tried again; the consolidation's worker does it in seconds.
+
+    One that passes is gone from the list; one that fails again stays there. What was dropped is
+    tried only where it is named.
+    """
+    require_unbound(caller)
+
+    def work() -> RetriesAsked:
+        letters = _letters(services, caller, limit=MOST_RETRIED, **wanted.model_dump())
+        places = [
+            _place(letter) for letter in letters if letter.kind != DROPPED or wanted.seq is not None
+        ]
+        services.connections.holds.ask_retries(_target(services), places)
+        return RetriesAsked(asked=len(places))
+
+    retries = await services.read(work, timeout_ms=STATUS_TIMEOUT_MS)
+    return JsonResponse(retries, status_code=202)
+
+
+def _target(services: Services) -> str:
+    target = services.connections.graph.target
+    return services.settings.target if target is None else target.name
+
+
+def _letters(services: Services, caller: Caller, **which: Any) -> list[DeadLetter]:
+    with services.connections.graph.reader() as reader:
+        wanted = LettersAsked(tenant=caller.tenant, **which)
+        return reader.read(lambda read: read.dead_letters(wanted), timeout_ms=STATUS_TIMEOUT_MS)
+
+
+def _shown(letter: DeadLetter) -> dict[str, Any]:
+    return {name: value for name, value in letter._asdict().items() if name != "tenant"}
+
+
+def _place(letter: DeadLetter) -> LetterPlace:
+    return LetterPlace(letter.stage, letter.partition, letter.seq)
+
+
+PROBLEMS = (
+    *("unauthenticated", "forbidden", "invalid-input", "rate-limited"),
+    *("ledger-unavailable", "internal"),
+)
+
+
+@router.get(
+    "/targets",
+    response_model=TargetList,
+    responses=problem_responses(*PROBLEMS),
+    dependencies=[Depends(no_query)],
+)
+async def list_targets(caller: Admin, services: ServicesOf) -> Response:
+    """The targets with their last proofs, and how two of them differed when they were compared.
+
+    The difference is that of the tenant, whichever users it is about, so a key that is bound to a
+    user is refused.
+    """
+    require_unbound(caller)
+    services.ledger()  # known to be away: nobody waits for it
+
+    def work() -> TargetList:
+        connections = services.connections
+        last = connections.comparisons.last(caller.tenant)
+        return TargetList(
+            targets=_targets(connections), comparison=None if last is None else _comparison(last)
+        )
+
+    return JsonResponse(await to_thread.run_sync(work))
+
+
+def _targets(connections: Connections) -> list[TargetItem]:
+    reports = connections.reports.all()
+    return [
+        TargetItem(
+            name=target.name,
+            state=target.state,
+            proofs=[
+                _proof(stage, report)
+                for report in reports
+                if report.target == target.name and (stage := verified_stage(report)) is not None
+            ],
+        )
+        for target in connections.targets.all()
+    ]
+
+
+def _proof(stage: str, report: Report) -> ProofItem:
+    return ProofItem(
+        stage=stage,
+        differences=int(report.values["differences"]),
+        ended_at=timestamp_text(int(report.values["ended_at_s"] * 1000)),
+    )
+
+
+def _comparison(last: Comparison) -> ComparisonItem:
+    return ComparisonItem(
+        first=last.first,
+        second=last.second,
+        ended_at=timestamp_text(last.ended_at_ms),
+        same=not last.types,
+        behind=last.behind,
+        types=[TypeDifferenceItem(**_known(TypeDifferenceItem, kind)) for kind in last.types],
+        examples=[DifferenceExample(**example) for example in last.examples],
+    )
+
+
+def _known(model: type[TypeDifferenceItem], values: dict[str, Any]) -> dict[str, Any]:
+    return {name: values[name] for name in model.model_fields}
+
+
+MOST_ERASURES: Final = 100
 
 
 @router.get(

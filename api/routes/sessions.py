@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -12,19 +12,18 @@ from api.answers import JsonResponse, atlas_edges, page_meta
 from api.browse_schemas import (
     SessionEvents,
     SessionEventsQuery,
-    SessionItem,
     SessionsPage,
     SessionsQuery,
 )
 from api.cursors import page_of, time_place
 from api.dependencies import PathName, Reader, ServicesOf
-from api.entity_answers import shown_nodes
+from api.entity_answers import named_events, session_item, shown_nodes
 from api.errors import READ_PROBLEMS, ApiProblem, problem_responses
 from api.services import begin_read
 from pipelines.columns.reads import SessionLine, SessionList, SessionPage, SessionsAsked
 from pipelines.graph.reader import GraphEdge, GraphNode, GraphRead
 from pipelines.graph.reads.events import EventReads
-from projections.events import timestamp_ms, timestamp_text
+from projections.events import timestamp_ms
 
 router = APIRouter(prefix="/v1", tags=["memory"])
 
@@ -75,43 +74,8 @@ async def list_sessions(
     )
 
 
-def named_events(sessions: Iterable[SessionLine]) -> list[str]:
-    """The events that a list of sessions quotes."""
-    ids = {one for line in sessions for one in (line.first_event_id, line.failed_event_id) if one}
-    return sorted(ids)
-
-
 def _newest(line: SessionLine) -> tuple[int, str]:
     return line.last_ms, line.session_id
-
-
-def session_item(line: SessionLine, events: Mapping[str, GraphNode]) -> SessionItem:
-    """A session as it is sent.
-
-    Args:
-        line: what columns say of it.
-        events: by id, its first one and its last failure among them.
-    """
-    return SessionItem(
-        session_id=line.session_id,
-        first_at=timestamp_text(line.first_ms),
-        last_at=timestamp_text(line.last_ms),
-        event_count=line.events,
-        failed_count=line.failed,
-        agents=line.agents,
-        user_ids=line.users,
-        begins=_told(events, line.first_event_id),
-        failure=_told(events, line.failed_event_id),
-        failed_event_id=line.failed_event_id,
-    )
-
-
-def _told(events: Mapping[str, GraphNode], event_id: str | None) -> str | None:
-    """What an event says, once a stage has read it; before that, its type."""
-    if event_id is None or event_id not in events:
-        return None
-    properties = events[event_id].properties
-    return properties.get("summary") or properties.get("event_type")
 
 
 @router.get(

@@ -17,13 +17,11 @@ from api.answers import MEDIA_TYPE, JsonResponse, MarkdownResponse, page_meta
 from api.browse_schemas import Person, PersonQuery, SessionItem
 from api.cursors import page_of, time_place
 from api.dependencies import Admin, PathName, Reader, ServicesOf
-from api.entity_answers import fact_of
+from api.entity_answers import fact_history, fact_of, named_events, session_item
 from api.errors import READ_PROBLEMS, ApiProblem, problem_responses
 from api.persons import person_markdown, person_of
 from api.retrieval.facts import RecalledFact
 from api.retrieval.recall import entity_named
-from api.routes.facts import fact_history
-from api.routes.sessions import named_events, session_item
 from api.services import Caller, Services, begin_read
 from enrichment.names import user_entity_id
 from pipelines.columns.reads import SessionLine, SessionsAsked

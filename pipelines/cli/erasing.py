@@ -19,10 +19,9 @@ from pipelines.ledger.erasing import (
     naming,
     wishes,
 )
-from pipelines.ledger.keys import SqliteKeys, keys_path
+from pipelines.ledger.keys import SqliteKeys, keys_path, require_wrapping
 from pipelines.ledger.sealing import Subject
 from pipelines.ledger.vault import CONSENT
-from pipelines.ledger.wrapping import require_wrapping
 from pipelines.operations import erase as operation
 from pipelines.operations.receipts import Verified, receipts, verified
 from pipelines.work.settings import load_settings

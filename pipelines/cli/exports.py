@@ -11,8 +11,8 @@ from rich.console import Console
 from pipelines.cli.invocation import Invocation, command
 from pipelines.cli.outcome import FAILED, OK
 from pipelines.cli.rendering import moment
+from pipelines.operations.export.events import ExportReport, Format, Selection
 from pipelines.operations.export.run import FORMS, STANDARD_OUTPUT, document, export
-from pipelines.operations.export.selection import ExportReport, Format, Selection
 from projections.events import DEFAULT_TENANT
 
 app = typer.Typer()

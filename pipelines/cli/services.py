@@ -18,8 +18,7 @@ from pipelines.local import workers
 from pipelines.local.data_folder import LocalState, read_state
 from pipelines.proof.report import Scope
 from pipelines.proof.targets import difference_of
-from pipelines.work.edition import require_edition
-from pipelines.work.services import Services
+from pipelines.work.services import Services, require_edition
 from pipelines.work.settings import Settings
 from projections.errors import OperationFailed
 

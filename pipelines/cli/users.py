@@ -15,8 +15,8 @@ from pipelines.cli.ask import Api, KeyFile, client_for
 from pipelines.cli.browse import AsOf, Limit, Tenant, show_facts, show_sessions
 from pipelines.cli.exports import File, Form, write
 from pipelines.cli.invocation import Invocation, command
+from pipelines.operations.export.events import Format, Selection
 from pipelines.operations.export.run import STANDARD_OUTPUT
-from pipelines.operations.export.selection import Format, Selection
 from projections.events import DEFAULT_TENANT
 
 app = typer.Typer()

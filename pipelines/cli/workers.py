@@ -68,7 +68,7 @@ def worker(
     over from those that die. Nothing is lost or done twice, however a worker ends.
     """
     if stage == ARCHIVE:
-        return int(load("pipelines.operations.archiver:run_archiver")(invocation.settings))
+        return int(load("pipelines.operations.archive:run_archiver")(invocation.settings))
     row = stage_named(stage, "STAGE")
     if end_with_parent:
         end_with_standard_input(lambda: os.kill(os.getpid(), signal.SIGKILL))

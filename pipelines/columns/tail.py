@@ -19,7 +19,7 @@ from pipelines.columns.pending import MOST_PENDING, Accepted, accepted
 from pipelines.columns.wire import LedgerLogin
 from pipelines.ledger.connect import connect_redis
 from pipelines.ledger.entries import Entry, before
-from pipelines.ledger.tail import LedgerTail
+from pipelines.ledger.sequence import LedgerTail
 from pipelines.observe import logs
 from pipelines.work.settings import Settings
 from projections.errors import ConfigurationError, LedgerError, UndecodableEntry

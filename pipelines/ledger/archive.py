@@ -14,8 +14,7 @@ from typing import Any, Final, NamedTuple, Self
 
 import redis
 
-from pipelines.ledger.archive_files import ArchiveFiles
-from pipelines.ledger.archive_store import ANSWER_S, ArchiveStore
+from pipelines.ledger.archive_files import ANSWER_S, ArchiveFiles, ArchiveStore
 from pipelines.ledger.archived_ids import ArchivedIds, Item
 from pipelines.ledger.connect import call_patiently
 from pipelines.ledger.entries import LOST, Entry, LedgerKeys, is_at

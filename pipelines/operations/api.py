@@ -256,5 +256,5 @@ def serve_tools(
         user_id: in whose view; None: nobody's.
         session_id: where; None: one for each agent, user and day.
     """
-    defaults = _of_api("mcp.api_client", "Defaults")(agent_id, user_id, session_id)
+    defaults = _of_api("mcp.tool_call", "Defaults")(agent_id, user_id, session_id)
     _of_api("mcp.stdio", "serve")(place.url, place.key, tenant, defaults)

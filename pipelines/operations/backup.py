@@ -20,8 +20,7 @@ from typing import Any, Final
 import orjson
 
 from pipelines.ledger.archive import URL_FIELD, Boundary
-from pipelines.ledger.archive_files import FENCES_FILE, LEDGER_FILE, ArchiveFiles
-from pipelines.ledger.archive_store import ArchiveStore
+from pipelines.ledger.archive_files import FENCES_FILE, LEDGER_FILE, ArchiveFiles, ArchiveStore
 from pipelines.ledger.entries import Entry, LedgerKeys
 from pipelines.ledger.ledger import Ledger
 from pipelines.ledger.refill import Refill

@@ -26,11 +26,10 @@ from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.graph.rows import FoundNode
 from pipelines.ledger.entries import Entry
 from pipelines.ledger.registry import Target
-from pipelines.local.child_task import ChildTask, take
 from pipelines.local.data_folder import exclusive_lock, live_servers, run_dir, target_dir
 from pipelines.local.private_files import private_folder
 from pipelines.local.processes import usable_cores
-from pipelines.local.python_process import step_back
+from pipelines.local.python_process import ChildTask, step_back, take
 from pipelines.local.servers import Neo4jServer
 from pipelines.local.services import drop_target, ensure_target
 from pipelines.observe.logs import configure_logging
@@ -38,8 +37,7 @@ from pipelines.operations.ledger_shares import entries_of, share_of, split
 from pipelines.proof.compare import census_differences
 from pipelines.proof.expected import LedgerFold
 from pipelines.proof.report import EVERYTHING, LISTED, ProofReport, StageFinding, described
-from pipelines.proof.stored import StoredSums
-from pipelines.proof.sums import MODULUS, digest_text
+from pipelines.proof.sums import MODULUS, StoredSums, digest_text
 from pipelines.work.poison import PoisonPolicy
 from pipelines.work.services import Progress, Services, make_fold
 from pipelines.work.settings import Settings

@@ -26,12 +26,11 @@ from pipelines.ledger.erasing import DONE, erasures
 from pipelines.ledger.ledger import Tail
 from pipelines.ledger.registry import CONSOLIDATE_REPORT, Report, Target
 from pipelines.observe import metrics
-from pipelines.operations.passes.deciding import PassReport
+from pipelines.operations.passes.deciding import PassReport, Words
 from pipelines.operations.passes.forgetting import forgetting_plan
 from pipelines.operations.passes.retained import ShownEntity, ages, shown_entities
 from pipelines.operations.passes.run import CommunitySettings, Pass
 from pipelines.operations.passes.scopes import PassScope, tenants_of
-from pipelines.operations.passes.wording import Words
 from pipelines.operations.past_answers import AnswerSample, PastAnswers
 from pipelines.operations.restore import Selection, recall_forgotten
 from pipelines.work.catch_up import fold_unserved

@@ -32,7 +32,7 @@ from pipelines.ledger.erasing import (
     every_entry,
     naming,
 )
-from pipelines.ledger.keys import SqliteKeys, keys_path
+from pipelines.ledger.keys import SqliteKeys, keys_path, require_wrapping
 from pipelines.ledger.registry import Target
 from pipelines.ledger.sealing import (
     ERASED_EVENT,
@@ -43,7 +43,6 @@ from pipelines.ledger.sealing import (
     subject_of,
 )
 from pipelines.ledger.vault import CONSENT, FORGOTTEN_WITHIN_S, OPENING, SEALED
-from pipelines.ledger.wrapping import require_wrapping
 from pipelines.operations.receipts import covered_digest, sign_receipt
 from pipelines.proof.report import ProofReport, held_digest
 from pipelines.proof.verify import COLUMNS, prove_columns, verify

@@ -22,10 +22,10 @@ from typing import Any
 
 import structlog
 
+from pipelines.ledger.command_notes import Telling
 from pipelines.ledger.entries import Entry
 from pipelines.ledger.epoch import lost_checkpoints
 from pipelines.ledger.ledger import Tail
-from pipelines.ledger.rebuilds import Telling
 from pipelines.ledger.registry import Report, Target
 from pipelines.local.services import ensure_target
 from pipelines.operations.bulk_load import Loaded, Route, load_target, plan

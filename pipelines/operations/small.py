@@ -2,7 +2,7 @@
 
 No Java and no Neo4j; the ledger is the same. The graph begins empty with the process and is folded
 from the ledger, which runs no model again, for what they said is kept. Whatever else works on the
-graph asks this process for it (`pipelines.graph.memory_server`).
+graph asks this process for it (`pipelines.graph.remote`).
 """
 
 from __future__ import annotations
@@ -18,14 +18,13 @@ import structlog
 from pipelines.columns.follower import SWITCH_S
 from pipelines.graph.memory import MemoryGraph
 from pipelines.graph.memory_graphs import SMALL_URI, graph_socket, held
-from pipelines.graph.memory_server import GraphServer
+from pipelines.graph.remote import GraphServer
 from pipelines.local.shared_server import end_broken
 from pipelines.models.loaded import require_models
 from pipelines.observe import logs
 from pipelines.operations.api import serve_api
 from pipelines.work.deciding import Decider
-from pipelines.work.edition import require_edition
-from pipelines.work.services import Services
+from pipelines.work.services import Services, require_edition
 from pipelines.work.settings import Settings
 from pipelines.work.stage_threads import LOOK, StageThreads
 from pipelines.work.stages import STAGES

@@ -8,12 +8,17 @@ Reading and hashing the ledger is as much work as half of the graph's side, and 
 core a process. So for a large ledger a child does it meanwhile: it connects by itself, sends how
 far it is, and at last its sums. They are the same wherever they are made. A child that fails is
 no error: the work is then done here, and what was wrong shows here, if it still is.
+
+`StoredSums` are over everything that a store holds, by label and type, whichever store it is: there
+vectors, positions and bookkeeping count, too, since they are about what one store must have taken
+over from another.
 """
 
 from __future__ import annotations
 
 import sys
 import threading
+from array import array
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -22,11 +27,13 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
+import numpy
 import orjson
 
+from pipelines.graph.rows import FoundEdge, FoundNode
 from pipelines.ledger.connect import connect_redis
 from pipelines.ledger.ledger import BesideRedis, Ledger
-from pipelines.local.child_task import ChildTask, take
+from pipelines.local.python_process import ChildTask, take
 from projections.errors import RecollectError, UndecodableEntry
 from projections.events import is_system_event
 from projections.identity import Position, SessionKey
@@ -38,7 +45,6 @@ if TYPE_CHECKING:
 
     from pipelines.work.services import Progress
     from pipelines.work.settings import Settings
-
 
 Group = int | SessionKey
 """What is added up together: a bucket of sessions; of a sample, a session."""
@@ -343,3 +349,72 @@ def placed(number: int, position: Any) -> int:
 def digest_text(digest: int) -> str:
     """64 hexadecimal digits."""
     return f"{digest % MODULUS:064x}"
+
+
+class StoredSums:
+    """Adds up nodes and edges.
+
+    Args:
+        stages: of which the digests are added up, too.
+
+    Attributes:
+        sums: of all that is stored, by label and type.
+        digests: of what each stage wrote, by its name.
+    """
+
+    def __init__(self, stages: tuple[str, ...] = ()) -> None:
+        self.sums: Counter[str] = Counter()
+        self.digests: Counter[str] = Counter(dict.fromkeys(stages, 0))
+        self._stages = stages
+
+    def add(self, name: str, item: FoundNode | FoundEdge) -> None:
+        """Take in a node or an edge; what it has not may be missing or None."""
+        held, number = item.values, 0
+        if isinstance(item, FoundNode):
+            node, vector = NODES[name], NODES[name].vector
+            values = [held.get(one) for one in _names(name)]
+            if vector is not None:
+                values.append(_numbers(held.get(vector)))
+            number = element_digest(name, *item.key, item.visible, *values)
+            for stage in _written(name, self._stages) if item.visible else ():
+                self.digests[stage] += node_number(node, stage, item.key, held)
+        else:
+            edge = EDGES[name]
+            values = [held.get(one) for one in _names(name)]
+            number = element_digest(name, item.source, item.target, item.label, *values)
+            for stage in _written(name, self._stages):
+                self.digests[stage] += edge_number_of(
+                    edge, stage, item.source, item.target, values=held
+                )
+        self.sums[name] = (self.sums[name] + number) % MODULUS
+
+
+@cache
+def _names(name: str) -> tuple[str, ...]:
+    """All properties of a label or type but for the key and the vector of an index."""
+    if name in EDGES:
+        return tuple(p.name for p in EDGES[name].properties)
+    row = NODES[name]
+    return tuple(p.name for p in row.stored() if p.name not in (*row.key, row.vector))
+
+
+@cache
+def _written(name: str, stages: tuple[str, ...]) -> tuple[str, ...]:
+    """The stages whose digests cover something of a label or type."""
+    if name in EDGES:
+        return tuple(stage for stage in stages if EDGES[name].written_by(stage))
+    return tuple(stage for stage in stages if digested(NODES[name], stage))
+
+
+def _numbers(vector: Any) -> Any:
+    """A vector by its bytes, an array or a tuple alike; anything else as it is.
+
+    In a dictionary, which no property is.
+    """
+    if isinstance(vector, numpy.ndarray):
+        data = vector.astype("<f8").tobytes()
+    elif isinstance(vector, tuple) and type(vector[0]) is float:  # a list has one type in Neo4j
+        data = array("d", vector).tobytes()
+    else:
+        return vector
+    return {"": blake2b(data, digest_size=32).hexdigest()}

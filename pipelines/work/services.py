@@ -1,7 +1,8 @@
 """The services a command works on: one ledger, the registered targets, their connections.
 
 Built from `Settings`, connects when first asked: a command that only needs Redis runs while
-Neo4j is away. It loads both drivers; who only needs a type imports it for type checking.
+Neo4j is away. It loads both drivers; who only needs a type imports it for type checking. A ledger
+is served by the usual edition on Neo4j, or by the small one, all in memory.
 """
 
 from __future__ import annotations
@@ -11,24 +12,23 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pipelines.graph.answers.reader import PortReader
 from pipelines.graph.client import Neo4jReader, connect_neo4j
-from pipelines.graph.memory_client import memory_graph
 from pipelines.graph.memory_graphs import SMALL_URI, held, is_in_memory
 from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.graph.port import Graph
 from pipelines.graph.reader import GraphReader
-from pipelines.ledger.comparisons import Comparisons
+from pipelines.graph.remote import memory_graph
+from pipelines.ledger.command_notes import Comparisons, Rebuilds
 from pipelines.ledger.connect import RedisClient, connect_redis
 from pipelines.ledger.ledger import BesideRedis, Ledger
-from pipelines.ledger.rebuilds import Rebuilds
 from pipelines.ledger.registry import Holds, Reports, Target, Targets
 from pipelines.work.folds import StageFold
 from pipelines.work.settings import Settings
 from pipelines.work.stages import Stage, load
-from projections.errors import ConfigurationError
+from projections.errors import ConfigurationError, OperationFailed
 from projections.operations import Checkpoint
 
 if TYPE_CHECKING:
@@ -245,3 +245,31 @@ def make_fold(stage: Stage, services: Services, target: Target) -> StageFold:
     """
     fold: StageFold = load(stage.make)(stage, services, target)
     return fold
+
+
+SMALL_TARGET: Final = "small"
+"""Name of the target whose graph is in memory."""
+
+
+def require_edition(targets: Targets, *, small: bool) -> None:
+    """See that a ledger may be served by an edition; the first one that asks makes it its own.
+
+    Raises:
+        OperationFailed: its active target is of the other one.
+    """
+    active = targets.active()
+    if active is None:
+        if small:
+            targets.register(Target(SMALL_TARGET, SMALL_URI, "", "active"))
+            targets.activate(SMALL_TARGET)
+        return
+    target = targets.get(active[0])
+    if small and not is_in_memory(target.uri):
+        raise OperationFailed(
+            reason=f"this memory is answered from {target.name}, a Neo4j: `recollect up --all`"
+        )
+    if not small and is_in_memory(target.uri):
+        raise OperationFailed(
+            reason="this memory is of the small edition: `recollect up --small`. To move it to a "
+            "Neo4j, run `recollect rebuild --into NAME --switch` while that runs"
+        )

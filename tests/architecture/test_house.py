@@ -103,8 +103,7 @@ def test_python_children_are_started_in_one_way() -> None:
     started = modules_with(r"\[sys\.executable")
     assert started == {
         "pipelines/local/processes.py",  # -I: the watcher where the kernel does not watch
-        "pipelines/local/python_process.py",  # `python_command`
-        "pipelines/local/child_task.py",  # -P: its messages are of classes of an imported module
+        "pipelines/local/python_process.py",  # `python_command`, `task_command`
     }
     for name in started:
         for flags in re.findall(r"\[sys\.executable, (\"-\w\")", (ROOT / name).read_text("utf-8")):

@@ -20,8 +20,7 @@ from typing import NamedTuple
 from pipelines.local.processes import free_port
 from pipelines.local.workers import is_healthy
 from pipelines.operations.api import Place
-from pipelines.operations.load_generator import Load, Outcome, run
-from pipelines.operations.open_loop import Latency
+from pipelines.operations.load_generator import Latency, Load, Outcome, run
 from pipelines.work.stages import CONSOLIDATION, ENRICHMENT, PROJECTION
 from tests.bench.machine import load as load_average
 from tests.bench.machine import say

@@ -22,10 +22,9 @@ from typing import Any
 from pydantic import SecretStr
 
 from pipelines.ledger.connect import connect_redis
-from pipelines.ledger.keys import SqliteKeys
+from pipelines.ledger.keys import MasterKey, SqliteKeys
 from pipelines.ledger.ledger import Appended, BesideRedis, Ledger
 from pipelines.ledger.vault import SEALED
-from pipelines.ledger.wrapping import MasterKey
 from pipelines.local.servers import ValkeyServer
 from pipelines.work.settings import Settings
 from projections.events import Event

@@ -11,10 +11,9 @@ import pytest
 import redis
 
 from pipelines.graph.memory import MemoryGraph
-from pipelines.graph.memory_client import remote_graph
-from pipelines.graph.memory_server import GraphServer
 from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.graph.port import Graph
+from pipelines.graph.remote import GraphServer, remote_graph
 from pipelines.local.servers import Neo4jServer
 from tests.servers import event_indexes, shared_driver
 

@@ -16,7 +16,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from pipelines.ledger.archive import Archive, Boundary
-from pipelines.ledger.archive_store import ArchiveStore
+from pipelines.ledger.archive_files import ArchiveStore
 from pipelines.ledger.check import check
 from pipelines.ledger.damage import HeldOut
 from pipelines.ledger.epoch import ArchiveLease

@@ -16,8 +16,7 @@ from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.graph.port import Graph
 from pipelines.graph.rows import FoundEdge, FoundNode
 from pipelines.local.servers import Neo4jServer
-from pipelines.proof.stored import StoredSums
-from pipelines.proof.sums import MODULUS
+from pipelines.proof.sums import MODULUS, StoredSums
 from projections.errors import OperationFailed
 from projections.operations import Key
 from projections.schema import CHECKPOINT, EDGES, NODES, Kind, NodeRow, Property

@@ -13,10 +13,9 @@ import numpy
 import pytest
 
 from pipelines.graph.memory import MemoryGraph
-from pipelines.graph.memory_client import memory_graph, remote_graph
 from pipelines.graph.memory_graphs import SMALL_URI, graph_socket, held
-from pipelines.graph.memory_server import BEGIN, GraphServer
 from pipelines.graph.port import Graph
+from pipelines.graph.remote import BEGIN, GraphServer, memory_graph, remote_graph
 from pipelines.graph.rows import LAST, End, FoundNode, Span
 from pipelines.graph.wire import decoded, encoded
 from pipelines.local.python_process import framed

@@ -7,8 +7,8 @@ import time
 import pytest
 import redis
 
+from pipelines.ledger.command_notes import HEARD_S, TOLD_EVERY_S, Rebuilding, Rebuilds, Telling
 from pipelines.ledger.entries import LedgerKeys
-from pipelines.ledger.rebuilds import HEARD_S, TOLD_EVERY_S, Rebuilding, Rebuilds, Telling
 
 pytestmark = pytest.mark.integration
 

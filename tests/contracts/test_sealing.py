@@ -12,11 +12,10 @@ from pydantic import SecretStr
 
 from pipelines.ledger.check import check
 from pipelines.ledger.connect import connect_redis
-from pipelines.ledger.keys import SqliteKeys
+from pipelines.ledger.keys import MasterKey, SqliteKeys
 from pipelines.ledger.ledger import Appended, BesideRedis, Ledger
 from pipelines.ledger.sealing import Subject, erased_user, sealed_by, subject_of
 from pipelines.ledger.vault import SEALED, make_vault
-from pipelines.ledger.wrapping import MasterKey
 from pipelines.work.settings import Settings
 from projections.errors import EventConflict, KeysUnavailable, SubjectErased
 from projections.events import Event, encode_event

@@ -6,7 +6,7 @@ import uuid
 
 import redis
 
-from api.shown_nodes import MAX_SHOWN, ShownNodes
+from api.caches import MAX_SHOWN, ShownNodes
 from pipelines.ledger.entries import LedgerKeys
 from pipelines.models.cache import ByteCache
 from pipelines.observe import metrics

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import redis
 
-from pipelines.ledger.comparisons import KEPT_S, MOST_TENANTS, Comparisons
+from pipelines.ledger.command_notes import KEPT_S, MOST_TENANTS, Comparisons
 from pipelines.ledger.entries import LedgerKeys
 from pipelines.ledger.registry import Target, Targets
 from projections.errors import OperationFailed, UnknownTarget

@@ -18,8 +18,15 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
-from pipelines.ledger.keys import NAMING, SqliteKeys, key_store
-from pipelines.ledger.wrapping import MasterKey, Transit, Wrapping, wrapping_of
+from pipelines.ledger.keys import (
+    NAMING,
+    MasterKey,
+    SqliteKeys,
+    Transit,
+    Wrapping,
+    key_store,
+    wrapping_of,
+)
 from pipelines.local.processes import free_port
 from pipelines.work.settings import Settings
 from projections.errors import ConfigurationError, KeysUnavailable

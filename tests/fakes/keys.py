@@ -6,9 +6,8 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pipelines.ledger.keys import NAMING, SIGNING
+from pipelines.ledger.keys import NAMING, SIGNING, Wrapping
 from pipelines.ledger.vault import SEALED, Fenced, Fences, Vault
-from pipelines.ledger.wrapping import Wrapping
 
 
 class MemoryKeys:

@@ -1,9 +1,10 @@
-"""A stack whose ledger is consolidated too; a rule stands in for enrichment's models."""
+"""A stack whose ledger is consolidated too, and passes over it."""
 
 from __future__ import annotations
 
 from pipelines.ledger.registry import Target
 from tests.integration.stack import Stack
+from tests.passing import Passing
 from tests.stages.consolidated import MINE as MINE
 from tests.stages.consolidated import SCORED as SCORED
 from tests.stages.consolidated import ConsolidatedLedger
@@ -22,3 +23,11 @@ class Consolidated(ConsolidatedLedger[Stack]):
         if target is not None:
             stack.target, stack.graph = target, stack.services.neo4j_graph(target)
         super().__init__(stack)
+
+
+class PassingStack(Passing):
+    """On real services, which commands work on too."""
+
+    def __init__(self, stack: Stack) -> None:
+        self.stack = stack
+        super().__init__(stack.ledger, stack.graph)

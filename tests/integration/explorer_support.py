@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from api.main import warm_up
 from consolidation.payloads import Trait, TraitKind, TraitsDecided
-from pipelines.ledger.rebuilds import Rebuilding
+from pipelines.ledger.command_notes import Rebuilding
 from pipelines.local.servers import Neo4jServer, ValkeyServer
 from pipelines.operations.archive import archive
 from pipelines.operations.demo import FAILURE, scenario_path

@@ -16,7 +16,7 @@ import pytest
 import redis
 
 from api import changes as api_changes
-from api.change_schemas import ChangeList
+from api.browse_schemas import ChangeList
 from pipelines.ledger.connect import connect_redis
 from pipelines.ledger.ledger import Appended, Ledger
 from pipelines.local.servers import Neo4jServer, ValkeyServer

@@ -17,8 +17,8 @@ from projections.events import Event
 from tests.factories import START_MS, event, event_id
 from tests.fakes.stages import consolidating
 from tests.integration.api_support import WRITE_KEY, Api, assert_problem, running_api
+from tests.integration.consolidation_support import PassingStack
 from tests.integration.enrichment_support import Enriched
-from tests.integration.pass_support import PassingStack
 from tests.integration.stack import Stack
 from tests.memory_stack import PARTITIONS
 from tests.servers import emptied_neo4j, emptied_valkey

@@ -14,8 +14,8 @@ from pipelines.ledger.registry import Target
 from pipelines.local.python_process import python_command, python_environment
 from pipelines.local.servers import Neo4jServer, ValkeyServer
 from pipelines.operations.archive import archive, archive_when_due
+from pipelines.operations.export.events import Format, Selection
 from pipelines.operations.export.run import export
-from pipelines.operations.export.selection import Format, Selection
 from pipelines.operations.rebuild import rebuild, replay
 from pipelines.operations.status import status
 from pipelines.work.stages import PROJECTION

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from api.connection_limits import MAX_HEAD_BYTES, EdgeLimits, connections_for
-from api.process_share import Share
+from api.preflight import Share
 from pipelines.observe import metrics
 from pipelines.work.settings import Settings
 from tests.integration.api_support import WRITE_KEY, Api, assert_problem, envelope, running_api

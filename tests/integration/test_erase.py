@@ -23,8 +23,8 @@ from pipelines.operations import erase
 from pipelines.operations.archive import archive
 from pipelines.operations.backup import backup
 from pipelines.operations.consolidate import consolidate
+from pipelines.operations.export.events import Format, Selection
 from pipelines.operations.export.run import export
-from pipelines.operations.export.selection import Format, Selection
 from pipelines.operations.rebuild import rebuild
 from pipelines.operations.receipts import covered_digest, receipts, verified
 from pipelines.operations.status import status

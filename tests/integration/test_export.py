@@ -17,8 +17,8 @@ import pytest
 
 from consolidation.decay import DAY_MS
 from pipelines.operations.consolidate import consolidate
+from pipelines.operations.export.events import Format, Selection
 from pipelines.operations.export.run import export
-from pipelines.operations.export.selection import Format, Selection
 from pipelines.operations.formats.table import event_items
 from pipelines.operations.imports import import_events
 from pipelines.operations.rebuild import rebuild

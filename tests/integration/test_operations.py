@@ -11,8 +11,8 @@ import pytest
 
 from api.browse_schemas import OperationsAnswer
 from api.routes import operations
+from pipelines.ledger.command_notes import Rebuilding
 from pipelines.ledger.erasing import begin_erasure
-from pipelines.ledger.rebuilds import Rebuilding
 from pipelines.ledger.sealing import Subject
 from pipelines.operations import erase
 from pipelines.operations.archive import archive

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from consolidation.decay import DAY_MS
 from consolidation.forgetting_payloads import RECALLED_EVENT
 from consolidation.retention import RetentionPolicy, Tier
+from consolidation.summary_payloads import summary_id
 from pipelines.ledger.registry import Target
 from pipelines.operations import restore as recalling
 from pipelines.operations.restore import RecallReport, Selection, recall_forgotten, tombstones
@@ -20,10 +22,12 @@ from pipelines.work.stages import ENRICHMENT, Stage
 from tests.decision_factories import system
 from tests.factories import START_MS, event, event_id, sessions
 from tests.fakes.stages import SCORED
-from tests.integration.pass_support import PassingStack
+from tests.integration.consolidation_support import PassingStack
 from tests.integration.stack import Stack
+from tests.integration.test_cli import Recollect, recollect
 from tests.passing import LONG_AFTER
 
+__all__ = ["recollect"]
 pytestmark = pytest.mark.integration
 
 
@@ -227,3 +231,27 @@ def test_pages_of_tombstones_meet_without_gap_or_overlap(live: PassingStack) -> 
             ]
             assert len(found) == len(set(found)) == (6 if selection.session_id else 18)
     assert list(tombstones(live.stack.graph, Selection("acme"))) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ([], "--all"),
+        (["--event", "x"], "UUID"),
+        (["--summary", "summary:x"], "summary:<hash>"),
+        (["--session", "s", "--since", "yesterday"], "--since"),
+    ],
+)
+def test_what_names_nothing_is_refused(
+    recollect: Recollect, options: list[str], named: str
+) -> None:
+    done = recollect("recall-forgotten", *options)
+    assert (done.returncode, named in done.stderr) == (2, True)
+
+
+def test_where_nothing_was_forgotten_there_is_nothing_to_do(recollect: Recollect) -> None:
+    named = ["--event", event_id(1), "--summary", f"summary:{summary_id('t', 'session', 's')}"]
+    for options in (["--all"], ["--all", "--dry-run"], named):
+        done = recollect("recall-forgotten", *options, "--json")
+        document = json.loads(done.stdout)
+        assert (done.returncode, document["found"], document["recalled"]) == (0, 0, 0)

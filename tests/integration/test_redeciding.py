@@ -15,8 +15,7 @@ from pipelines.proof.verify import verify
 from pipelines.work.live import Decisions
 from tests.decision_factories import system
 from tests.factories import START_MS, event_id, sessions
-from tests.integration.consolidation_support import FORGETTING
-from tests.integration.pass_support import PassingStack
+from tests.integration.consolidation_support import FORGETTING, PassingStack
 from tests.integration.stack import Stack
 from tests.passing import entity_id
 

@@ -13,8 +13,8 @@ from typing import Any, Final, cast
 import httpx
 import pytest
 
-from pipelines.graph.memory_client import remote_graph
 from pipelines.graph.memory_graphs import SMALL_URI, graph_socket
+from pipelines.graph.remote import remote_graph
 from pipelines.graph.rows import FoundNode
 from pipelines.local.data_folder import read_holder, read_state
 from pipelines.local.processes import free_port, is_alive

@@ -13,7 +13,7 @@ from consolidation.payloads import PassDecided
 from enrichment import FOLD_VERSION
 from enrichment.payloads import REQUESTED_EVENT
 from pipelines.cli.graph import picture
-from pipelines.ledger.rebuilds import Rebuilding
+from pipelines.ledger.command_notes import Rebuilding
 from pipelines.local.servers import ValkeyServer
 from pipelines.models.installed import installed_models
 from pipelines.operations.status import status

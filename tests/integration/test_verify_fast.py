@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pipelines.graph.reads.chains import ChainEvent, ChainReader
-from pipelines.local import child_task
+from pipelines.local import python_process
 from pipelines.proof import fast, sums
 from pipelines.proof import verify as verifying
 from pipelines.proof.sums import Task
@@ -37,10 +37,10 @@ def children(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
         return started[-1]
 
     class Subprocess:
-        PIPE = subprocess.PIPE
+        PIPE, TimeoutExpired = subprocess.PIPE, subprocess.TimeoutExpired
         Popen = staticmethod(start)
 
-    monkeypatch.setattr(child_task, "subprocess", Subprocess)
+    monkeypatch.setattr(python_process, "subprocess", Subprocess)
     monkeypatch.setattr(sums, "CHILD_FROM_ENTRIES", 1)
     return started
 
@@ -212,7 +212,9 @@ def test_a_child_ends_when_its_parent_is_gone() -> None:
         )
         task = Task({0: Position(0, 0)}, 1, {}, frozenset())
         child = subprocess.Popen(
-            child_task.command(sums.__name__), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+            python_process.task_command(sums.__name__),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
         )
         try:
             assert child.stdin is not None

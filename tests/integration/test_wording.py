@@ -23,7 +23,7 @@ from pipelines.models.llm import FAILURES, ChatModel
 from pipelines.observe import metrics
 from pipelines.operations import erase
 from pipelines.operations.consolidate import consolidate, make_words, redecide
-from pipelines.operations.passes.wording import Words
+from pipelines.operations.passes.deciding import Words
 from pipelines.proof.verify import verify
 from pipelines.work.deciding import Decider
 from projections.events import Event
@@ -40,8 +40,7 @@ from tests.fakes.chat_server import (
     sends,
 )
 from tests.graph_dump import dump
-from tests.integration.consolidation_support import Consolidated, without_models
-from tests.integration.pass_support import PassingStack
+from tests.integration.consolidation_support import Consolidated, PassingStack, without_models
 from tests.integration.stack import Stack, ValkeyStack
 from tests.passing import Passing
 from tests.waiting import wait_until

@@ -25,7 +25,7 @@ from consolidation.label_propagation import (
     entity_graph,
     propagate,
 )
-from tests.link_factories import link
+from tests.fact_factories import link
 
 NAMES = [f"n{number:02}" for number in range(24)]
 names = st.sampled_from(NAMES)

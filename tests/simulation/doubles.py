@@ -18,7 +18,7 @@ from enrichment.ports import Analysis, Span, Token
 from enrichment.vectors import pack, unpack
 from pipelines.graph.memory import MemoryTransaction
 from pipelines.graph.tables import Pair, StoredNode, Tables, Values
-from pipelines.ledger.rebuilds import Rebuilding
+from pipelines.ledger.command_notes import Rebuilding
 from pipelines.ledger.registry import Target
 from pipelines.models.derivations import Derivations
 from pipelines.work.settings import Settings

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from pipelines.models.installed import DIMENSIONS
-from pipelines.operations.open_loop import Latency
+from pipelines.operations.load_generator import Latency
 from tests.bench.peers.measure import (
     Extent,
     Turn,

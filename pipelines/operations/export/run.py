@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import IO, Any, Final, NamedTuple, cast
 
 from pipelines.local.private_files import written_whole
-from pipelines.operations.export.events import event_lines
-from pipelines.operations.export.graphml import graphml
-from pipelines.operations.export.parquet import event_table
-from pipelines.operations.export.prov import prov_json
-from pipelines.operations.export.selection import ExportReport, Format, Selection
-from pipelines.operations.export.transcript import transcript
+from pipelines.operations.export.events import (
+    ExportReport,
+    Format,
+    Selection,
+    event_lines,
+    event_table,
+    transcript,
+)
+from pipelines.operations.export.graph import graphml, prov_json
 from pipelines.work.services import Progress, Services
 from projections.errors import InvalidInput, OperationFailed
 

@@ -2,6 +2,22 @@
 
 So an imported run gives the same events as a traced one: `docs/how-to/opentelemetry.md` is the
 table. What is new in a conversation that every call repeats is seen in one record alone.
+
+Langfuse gives traces with their observations, or observations one by one. Shapes
+(langfuse/langfuse, `fern/apis/server/definition/commons.yml`: `Trace`, `TraceWithFullDetails`,
+`ObservationsView`; exports to a bucket name the same fields in snake_case): a trace has `id`,
+`timestamp`, `sessionId`, `userId`, `input`, `output`, `observations[]`; an observation `id`,
+`traceId`, `parentObservationId`, `type` (GENERATION, SPAN, EVENT, TOOL, AGENT …), `startTime`,
+`endTime`, `model`, `input`, `output`, `level`, `statusMessage`, `usageDetails`. A trace whose
+observations are in it is told by them. One without any is told as a call of a model: its input and
+its output. Of one that only names its observations they stand elsewhere.
+
+LangSmith gives exported runs, one JSON object a line, in any order. Shape
+(langchain-ai/langsmith-sdk, `python/langsmith/schemas.py`, `RunBase` and `Run`): `id`, `trace_id`,
+`parent_run_id`, `run_type` (llm, tool, retriever, chain, prompt, parser, embedding), `start_time`,
+`end_time` (without a zone they are UTC), `inputs`, `outputs`, `error`, `extra.metadata`.
+`session_id` is LangSmith's project: the conversation is in the metadata (`session_id`, `thread_id`,
+`conversation_id`), else the trace.
 """
 
 from __future__ import annotations
@@ -12,7 +28,7 @@ from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from pipelines.operations.formats.mapped import Given, Mapped, Told, Unmapped
+from pipelines.operations.formats.mapped import Fields, Given, Mapped, Told, Unmapped
 from projections.errors import InvalidInput
 from projections.traces.drafts import NS_PER_MS
 from projections.traces.mapping import map_spans
@@ -145,3 +161,176 @@ def _hex(form: str, source_id: str) -> str:
         return blake2b(
             f"{form}\x1f{source_id}".encode("utf-8", "replace"), digest_size=16
         ).hexdigest()
+
+
+LANGFUSE: Final = "langfuse"
+_NO_KINDS: Final = ("span", "event")
+_OF_LANGFUSE: Final = (
+    *("id", "projectId", "project_id", "htmlPath", "latency", "totalCost", "total_cost", "public"),
+    *("release", "version", "environment", "createdAt", "created_at", "updatedAt", "updated_at"),
+    *("completionStartTime", "completion_start_time", "timeToFirstToken", "time_to_first_token"),
+    *("modelParameters", "model_parameters", "modelId", "model_id", "unit", "costDetails"),
+    *("cost_details", "inputPrice", "outputPrice", "totalPrice", "calculatedInputCost"),
+    *("calculatedOutputCost", "calculatedTotalCost", "promptId", "promptName", "promptVersion"),
+    *("prompt_id", "prompt_name", "prompt_version", "externalId", "bookmarked", "totalTokens"),
+    *("inputUsage", "outputUsage", "totalUsage", "inputCost", "outputCost", "scores"),
+    *("provided_usage_details", "provided_cost_details", "is_deleted", "event_ts"),
+)
+
+
+def is_langfuse(record: Any) -> bool:
+    """Whether it is an observation, or a trace."""
+    if not isinstance(record, dict):
+        return False
+    names = record.keys()
+    return (
+        {"startTime", "traceId"} <= names
+        or {"start_time", "trace_id", "type"} <= names
+        or ({"timestamp", "id"} <= names and not names.isdisjoint(("observations", "sessionId")))
+    )
+
+
+def langfuse_events(record: Any, given: Given) -> Iterator[Told]:
+    """The events of one trace, or of one observation.
+
+    Raises:
+        InvalidInput: it has no id or no time.
+    """
+    fields = Fields(record)
+    if "startTime" in fields or "start_time" in fields:
+        yield from _observations(fields, [fields], given)
+        return
+    listed = fields.list("observations")
+    if any(isinstance(item, str) for item in listed):
+        yield Unmapped("(record)", "its observations are only named: export them, too")
+        return
+    inside = [Fields(item, f"observations[{n}].") for n, item in enumerate(listed)]
+    if inside:
+        for name in ("timestamp", "name", "input", "output"):
+            fields.get(name)  # the observations say the same
+    yield from _observations(fields, inside or [fields], given)
+    if inside:
+        yield from fields.unread(_OF_LANGFUSE)
+
+
+def _observations(trace: Fields, observations: list[Fields], given: Given) -> Iterator[Told]:
+    """Observations of one trace; `trace` is the trace, or the only observation."""
+    session = trace.text("sessionId", "session_id")
+    user = trace.text("userId", "user_id")
+    trace_id = trace.text("traceId", "trace_id", "id", required=True) or ""
+    steps = [_observed(fields, trace_id, given, (session, user)) for fields in observations]
+    yield from told(steps, given)
+    for fields in observations:
+        yield from fields.unread(_OF_LANGFUSE)
+
+
+def _observed(
+    fields: Fields, trace_id: str, given: Given, whose: tuple[str | None, str | None]
+) -> Step:
+    own_id = fields.text("id", required=True) or ""
+    kind = (fields.text("type") or "generation").lower()
+    failed = fields.text("level") == "ERROR"
+    begin_ms = fields.ms(given, "startTime", "start_time", "timestamp", required=True) or 0
+    names = ("usageDetails", "usage_details", "usage")
+    usage = fields.inner(next(filter(fields.__contains__, names), names[0]))
+    fields.get(*names)
+    return Step(
+        form=LANGFUSE,
+        trace=fields.text("traceId", "trace_id") or trace_id,
+        step=own_id,
+        parent=fields.text("parentObservationId", "parent_observation_id") or "",
+        name=fields.text("name") or kind,
+        start_ms=begin_ms,
+        end_ms=fields.ms(given, "endTime", "end_time") or begin_ms,
+        attributes={
+            "langfuse.observation.type": "chain" if kind in _NO_KINDS and not failed else kind,
+            "openinference.span.kind": "agent" if kind in _NO_KINDS and failed else None,
+            "langfuse.observation.input": fields.get("input"),
+            "langfuse.observation.output": fields.get("output"),
+            "langfuse.observation.level": "ERROR" if failed else None,
+            "langfuse.observation.status_message": fields.text("statusMessage", "status_message"),
+            "langfuse.observation.model.name": fields.text("model", "provided_model_name"),
+            "gen_ai.usage.input_tokens": usage.get("input", "promptTokens"),
+            "gen_ai.usage.output_tokens": usage.get("output", "completionTokens"),
+            "tool.name": fields.text("name"),
+            "session.id": fields.text("sessionId", "session_id") or whose[0],
+            "user.id": fields.text("userId", "user_id") or whose[1],
+        },
+    )
+
+
+LANGSMITH: Final = "langsmith"
+_QUESTIONS: Final = ("messages", "prompts", "prompt", "input")
+_ANSWERS: Final = ("generations", "choices", "messages", "message", "output")
+_OF_LANGCHAIN: Final = ("extra.metadata.ls_", "extra.metadata.lang", "extra.metadata.LANG")
+"""What LangChain itself writes down beside a run."""
+_KINDS: Final = {"llm": "llm", "tool": "tool", "retriever": "retriever", "embedding": "embedding"}
+_OF_LANGSMITH: Final = (
+    *("id", "session_id", "app_path", "manifest_id", "status", "dotted_order", "serialized"),
+    *("parent_run_id", "parent_run_ids", "child_run_ids", "reference_example_id", "in_dataset"),
+    *("total_tokens", "total_cost", "prompt_cost", "completion_cost", "first_token_time"),
+    *("prompt_token_details", "completion_token_details", "prompt_cost_details"),
+    *("completion_cost_details", "inputs_preview", "outputs_preview", "replicas", "events"),
+    *("execution_order", "last_queued_at", "share_token", "trace_tier", "trace_upgrade"),
+    *("ttl_seconds", "trace_first_received_at", "trace_min_start_time", "trace_max_start_time"),
+    *("inputs_s3_urls", "outputs_s3_urls", "s3_urls", "session_name", "tenant_id"),
+    *("child_runs", "direct_child_run_ids", "price_model_id", "messages", "latency"),
+)
+
+
+def is_langsmith(record: Any) -> bool:
+    """Whether it is a run."""
+    return isinstance(record, dict) and {"run_type", "start_time", "id"} <= record.keys()
+
+
+def langsmith_events(record: Any, given: Given) -> Iterator[Told]:
+    """The events of one run.
+
+    Raises:
+        InvalidInput: it has no id, no type or no time.
+    """
+    run = Fields(record)
+    run_id = run.text("id", required=True) or ""
+    trace = run.text("trace_id") or run_id
+    begin_ms = run.ms(given, "start_time", required=True) or 0
+    kind = _KINDS.get(run.text("run_type", required=True) or "", "")
+    error = run.text("error")
+    inputs, outputs = run.inner("inputs"), run.inner("outputs")
+    extra = run.inner("extra")
+    metadata = extra.inner("metadata")
+    session = metadata.text(*SESSION_NAMES) or trace
+    attributes: dict[str, Any] = {
+        # a chain says nothing but that it failed, as an agent does
+        "openinference.span.kind": kind or ("agent" if error else "chain"),
+        "session.id": session,
+        "user.id": metadata.text("user_id"),
+        "gen_ai.agent.name": metadata.text("agent_name", "langgraph_node"),
+        "gen_ai.request.model": metadata.text("ls_model_name"),
+        "gen_ai.usage.input_tokens": run.get("prompt_tokens"),
+        "gen_ai.usage.output_tokens": run.get("completion_tokens"),
+    }
+    if kind == "llm":
+        attributes[INPUT] = inputs.get(*_QUESTIONS)
+        attributes[OUTPUT] = outputs.get(*_ANSWERS) or run.get("outputs")
+        yield from inputs.unread(SETTINGS)
+    else:
+        attributes["input.value"] = run.get("inputs")
+        attributes["output.value"] = outputs.get("documents") or run.get("outputs")
+        attributes["tool.name"] = run.text("name")
+    step = Step(
+        form=LANGSMITH,
+        trace=trace,
+        step=run_id,
+        parent=run.text("parent_run_id") or "",
+        name=run.text("name") or kind,
+        start_ms=begin_ms,
+        end_ms=run.ms(given, "end_time") or begin_ms,
+        attributes=attributes,
+        error=error,
+    )
+    yield from told([step], given)
+    yield from run.unread(_OF_LANGSMITH)
+    yield from extra.unread(("runtime", "invocation_params", "batch_size", "options"))
+    for part in metadata.unread(("revision_id", "thread_id", "checkpoint_ns")):
+        if not part.field.startswith(_OF_LANGCHAIN):
+            yield part

@@ -13,19 +13,42 @@ from enum import StrEnum
 from functools import partial
 from typing import IO, Any, Final, NamedTuple, cast
 
-from pipelines.operations.formats import (
-    anthropic,
-    graphiti,
-    langfuse,
-    langsmith,
-    mem0,
-    openai,
-    rows,
-    swe_agent,
-    zep,
+from pipelines.operations.formats import rows
+from pipelines.operations.formats.chat import (
+    MESSAGES,
+    SWE_AGENT,
+    conversation_events,
+    is_swe_agent,
+    swe_agent_events,
 )
-from pipelines.operations.formats.chat import MESSAGES, conversation_events
 from pipelines.operations.formats.mapped import Given, Mapped, Told
+from pipelines.operations.formats.memory_services import (
+    GRAPHITI,
+    MEM0,
+    ZEP,
+    graphiti_events,
+    is_graphiti,
+    is_mem0,
+    is_zep,
+    mem0_events,
+    zep_events,
+)
+from pipelines.operations.formats.model_calls import (
+    ANTHROPIC,
+    OPENAI,
+    anthropic_events,
+    is_anthropic,
+    is_openai,
+    openai_events,
+)
+from pipelines.operations.formats.spans import (
+    LANGFUSE,
+    LANGSMITH,
+    is_langfuse,
+    is_langsmith,
+    langfuse_events,
+    langsmith_events,
+)
 from pipelines.operations.sources import (
     TELLING_BYTES,
     Item,
@@ -48,14 +71,14 @@ class Format(StrEnum):
 
     EVENTS = "events"
     CHAT = "chat"
-    OPENAI = openai.FORM
-    ANTHROPIC = anthropic.FORM
-    LANGSMITH = langsmith.FORM
-    LANGFUSE = langfuse.FORM
-    SWE_AGENT = swe_agent.FORM
-    GRAPHITI = graphiti.FORM
-    MEM0 = mem0.FORM
-    ZEP = zep.FORM
+    OPENAI = OPENAI
+    ANTHROPIC = ANTHROPIC
+    LANGSMITH = LANGSMITH
+    LANGFUSE = LANGFUSE
+    SWE_AGENT = SWE_AGENT
+    GRAPHITI = GRAPHITI
+    MEM0 = MEM0
+    ZEP = ZEP
     ROWS = rows.FORM
 
 
@@ -180,34 +203,34 @@ FORMS: Final[Mapping[Format, Form]] = {
         lambda stream, given: event_items(cast(IO[bytes], stream)),
     ),
     Format.LANGSMITH: Form(
-        "runs of LangSmith", langsmith.sniff, record_items(langsmith.events, "runs")
+        "runs of LangSmith", is_langsmith, record_items(langsmith_events, "runs")
     ),
     Format.LANGFUSE: Form(
-        "traces or observations of Langfuse", langfuse.sniff, record_items(langfuse.events)
+        "traces or observations of Langfuse", is_langfuse, record_items(langfuse_events)
     ),
     Format.SWE_AGENT: Form(
-        "a trajectory of SWE-agent (.traj)", swe_agent.sniff, record_items(swe_agent.events)
+        "a trajectory of SWE-agent (.traj)", is_swe_agent, record_items(swe_agent_events)
     ),
     Format.OPENAI: Form(
         "chat completions and responses of OpenAI, with their times",
-        openai.sniff,
-        record_items(openai.events),
+        is_openai,
+        record_items(openai_events),
     ),
     Format.ANTHROPIC: Form(
         "messages of Anthropic with a time beside them, or an export of claude.ai",
-        anthropic.sniff,
-        record_items(anthropic.events),
+        is_anthropic,
+        record_items(anthropic_events),
     ),
     Format.GRAPHITI: Form(
-        "episodes of Graphiti", graphiti.sniff, record_items(graphiti.events, "episodes")
+        "episodes of Graphiti", is_graphiti, record_items(graphiti_events, "episodes")
     ),
     Format.ZEP: Form(
         "threads, messages or episodes of Zep",
-        zep.sniff,
-        record_items(zep.events, "episodes", "threads", "sessions"),
+        is_zep,
+        record_items(zep_events, "episodes", "threads", "sessions"),
     ),
     Format.MEM0: Form(
-        "memories of mem0", mem0.sniff, record_items(mem0.events, "results", "memories")
+        "memories of mem0", is_mem0, record_items(mem0_events, "results", "memories")
     ),
     Format.CHAT: Form(
         "conversations in the OpenAI shape without times, which are invented",

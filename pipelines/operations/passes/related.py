@@ -14,7 +14,7 @@ from enrichment.names import components
 from pipelines.graph.port import Reads
 from pipelines.graph.rows import End, FoundEdge, FoundNode
 from pipelines.operations.passes.entity_names import same_entities
-from pipelines.operations.passes.node_values import WHOLE, position_of, said_of
+from pipelines.operations.passes.scopes import WHOLE, position_of, said_of
 from projections.identity import Position
 from projections.operations import Key
 from projections.schema import CAUSED_BY, EVENT, LINKED_TO, REFERENCES, SCOPE, SUMMARY

@@ -18,7 +18,7 @@ from consolidation.retention import RetainedEvent, Tier, tier_of
 from consolidation.stage import ARCHIVED
 from pipelines.graph.port import Reads, pages
 from pipelines.graph.rows import End, FoundEdge, FoundNode
-from pipelines.operations.passes.node_values import WHOLE, importance_of, position_of
+from pipelines.operations.passes.scopes import WHOLE, importance_of, position_of
 from projections.identity import START, Position
 from projections.operations import Key
 from projections.schema import (

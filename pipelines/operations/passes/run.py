@@ -16,7 +16,7 @@ from consolidation.decay import HOUR_MS
 from consolidation.payloads import PassDecided
 from pipelines.graph.port import Reads
 from pipelines.operations.passes.communities import decide_communities
-from pipelines.operations.passes.deciding import Append, Deciding, PassReport
+from pipelines.operations.passes.deciding import Append, Deciding, PassReport, Words
 from pipelines.operations.passes.forgetting import PolicyOf, decide_events, decide_others
 from pipelines.operations.passes.scopes import (
     LastPass,
@@ -27,7 +27,6 @@ from pipelines.operations.passes.scopes import (
 )
 from pipelines.operations.passes.sessions import LeftOver, decide_agents, decide_sessions, left_over
 from pipelines.operations.passes.traits import decide_traits
-from pipelines.operations.passes.wording import Words
 from projections.events import Event
 from projections.identity import START
 

@@ -1,20 +1,50 @@
-"""What a pass looks at: whole tenants, or a part of one that was asked for or that much came to."""
+"""What a pass looks at: whole tenants, or a part of one that was asked for or that much came to.
+
+And what it makes of the values of the nodes that it reads there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from heapq import nsmallest
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import orjson
 
 from consolidation.payloads import MAX_REQUESTS
+from consolidation.summary_payloads import Summary, parse_summary
 from enrichment.payloads import RequestedScope, parse_request
 from pipelines.graph.port import Reads
-from pipelines.graph.rows import FoundNode
-from pipelines.operations.passes.node_values import position_of
+from pipelines.graph.rows import DEFAULT_IMPORTANCE, FoundNode
 from projections.identity import Position
 from projections.schema import CONSOLIDATION_REQUEST, PASS, SCOPE
+
+WHOLE = 2**31 - 1
+"""More events than a session has."""
+
+
+def said_of(node: FoundNode) -> str:
+    """The text of an event, or its line."""
+    return node.values["text"] or node.values["summary"] or ""
+
+
+def importance_of(values: Mapping[str, Any]) -> int:
+    """Of an event, without its boost."""
+    for name in ("importance_score", "importance_hint"):
+        if values[name] is not None:
+            return int(values[name])
+    return DEFAULT_IMPORTANCE
+
+
+def parsed_summary(gist: str) -> Summary:
+    """A summary as the graph keeps it."""
+    return parse_summary(orjson.loads(gist))
+
+
+def position_of(parts: Iterable[int] | None) -> Position | None:
+    """A position as the graph keeps it."""
+    return None if parts is None else Position(*parts)
+
 
 REFLECTION_IMPORTANCE = 150
 """More importance than that since its last pass, and a session is looked at without waiting."""

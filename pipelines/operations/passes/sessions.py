@@ -34,8 +34,7 @@ from pipelines.operations.passes.deciding import (
     UserSession,
 )
 from pipelines.operations.passes.linking import Linking
-from pipelines.operations.passes.node_values import parsed_summary, position_of
-from pipelines.operations.passes.scopes import PassScope
+from pipelines.operations.passes.scopes import PassScope, parsed_summary, position_of
 from pipelines.operations.passes.source_events import (
     degrees,
     recorded_sessions,

@@ -25,7 +25,7 @@ from enrichment.event_kinds import RETRY, EventKind, is_failed
 from pipelines.graph.port import Reads
 from pipelines.graph.rows import End, FoundEdge, FoundNode
 from pipelines.operations.passes.entity_names import EntityNames
-from pipelines.operations.passes.node_values import WHOLE, importance_of, parsed_summary, said_of
+from pipelines.operations.passes.scopes import WHOLE, importance_of, parsed_summary, said_of
 from projections.identity import Position
 from projections.operations import Key
 from projections.schema import (

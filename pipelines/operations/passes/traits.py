@@ -15,7 +15,7 @@ from enrichment.vocabulary import LIKES
 from pipelines.graph.port import Reads
 from pipelines.graph.rows import FoundNode
 from pipelines.operations.passes.deciding import Deciding, PassReport, UserSession
-from pipelines.operations.passes.node_values import position_of
+from pipelines.operations.passes.scopes import position_of
 from pipelines.operations.passes.source_events import source_events
 from projections.events import Event
 from projections.identity import START, Position

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import httpx
 
-from pipelines.operations.open_loop import Latency, measured
+from pipelines.operations.load_generator import Latency, measured
 from tests.bench.machine import say
 from tests.bench.peers.memory import EmbeddedMemory
 from tests.bench.peers.peer import LANCEDB

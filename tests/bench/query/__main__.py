@@ -37,7 +37,7 @@ from pipelines.local.servers import Neo4jServer, ValkeyServer
 from pipelines.local.workers import RECOLLECT, ApiProcess
 from pipelines.models.installed import EMBEDDER
 from pipelines.models.model_client import QueryEmbedder
-from pipelines.operations.open_loop import Latency, measured
+from pipelines.operations.load_generator import Latency, measured
 from pipelines.work.settings import Settings
 from projections.schema import EVENT, vector_index
 from tests.bench.query.graph import AGENTS, SESSION, TENANT, Memory, fill

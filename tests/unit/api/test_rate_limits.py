@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from api.errors import ApiProblem
-from api.rate_limits import Limits
-from api.shared_counts import TABLE_BYTES, SharedCounts
+from api.rate_limits import TABLE_BYTES, Limits, SharedCounts
 from pipelines.work.settings import Settings, load_settings
 from projections.errors import ConfigurationError
 
@@ -100,7 +99,7 @@ import time
 from pathlib import Path
 from limits import parse
 from limits.strategies import SlidingWindowCounterRateLimiter
-from api.shared_counts import SharedCounts
+from api.rate_limits import SharedCounts
 counts = SharedCounts(Path(sys.argv[1]))
 windows, limit = SlidingWindowCounterRateLimiter(counts), parse("400/day")
 if sys.argv[2:] == ["hold"]:

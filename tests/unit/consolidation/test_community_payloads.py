@@ -1,7 +1,8 @@
-"""Payloads of community decisions: read as written, below 128 KiB, every broken rule named."""
+"""Payloads of decisions, of communities and others, as the ledger holds them."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -10,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consolidation.communities import Community, Member, community_chunks, fingerprint
+from consolidation.decisions import parse_decision
+from consolidation.forgetting_payloads import Accessed, accessed_payloads
 from consolidation.payloads import (
     CHUNK_MEMBERS,
     MAX_NAME_CHARACTERS,
@@ -20,6 +23,9 @@ from consolidation.payloads import (
     parse_community,
 )
 from projections.errors import InvalidEvent
+from projections.events import canonical_json
+from projections.records import Record
+from tests.decision_factories import system
 
 MOST_BYTES = 128 * 1024
 TEXT = CommunityText("Caroline and Acme", "Caroline works at Acme.")
@@ -165,3 +171,19 @@ def refusal(raw: Any) -> tuple[tuple[str, str], ...] | None:
 @given(st.dictionaries(st.sampled_from(sorted(payload())) | st.just("gone"), json_values))
 def test_whatever_comes_is_read_or_refused_with_reasons(fields: dict[str, Any]) -> None:
     assert refusal({**payload(), **fields}) != ()
+
+
+RECORDED = Path(__file__).with_name("decisions.jsonl")
+"""A line each: event type, and the canonical JSON of a payload; of every kind some."""
+LINES = [line.split(" ", 1) for line in RECORDED.read_text(encoding="utf-8").split("\n") if line]
+
+
+@pytest.mark.parametrize(("event_type", "recorded"), LINES)
+def test_what_was_recorded_is_written_again_byte_by_byte(event_type: str, recorded: str) -> None:
+    decision = parse_decision(system(9, event_type, orjson.loads(recorded)))
+    if isinstance(decision, Accessed):
+        (payload,) = accessed_payloads(decision)
+    else:
+        assert isinstance(decision, Record)
+        payload = decision.payload()
+    assert canonical_json(payload).decode() == recorded

@@ -21,7 +21,7 @@ from consolidation.label_propagation import (
     link_id,
     propagate,
 )
-from tests.link_factories import clique, link
+from tests.fact_factories import clique, link
 
 ROWS_OF_A_HUB = 10_000
 

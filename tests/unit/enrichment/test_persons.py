@@ -1,4 +1,4 @@
-"""Which names are one user's, and what is decided of them."""
+"""Who a name or an address belongs to, and what a user corrects of how they are reached."""
 
 from __future__ import annotations
 
@@ -9,7 +9,14 @@ import pytest
 from enrichment.event_kinds import event_kind
 from enrichment.facts import party_id
 from enrichment.names import entity_id
-from enrichment.persons import Belonging, Bond, belongings, persons_decided, speaks_as_user
+from enrichment.persons import (
+    Belonging,
+    Bond,
+    belongings,
+    corrected_facts,
+    persons_decided,
+    speaks_as_user,
+)
 from enrichment.records import structured_facts
 from enrichment.text import event_text
 from projections.events import Event
@@ -125,3 +132,46 @@ def test_the_user_of_a_record_is_the_user_of_the_envelope() -> None:
         key("u-77", "user")[1],
         "u-77 has python 3.9",
     )
+
+
+CORRECTED = {
+    "No, wrong. It is ada.l@example.com.": ("has_email", "ada.l@example.com"),
+    "Sorry, a typo: it should be ada.l@example.com": ("has_email", "ada.l@example.com"),
+    "That is outdated, the new one is 555-010-9999.": ("has_phone", "555-010-9999"),
+    "I mistyped that. I meant ada.l@example.com, thanks.": ("has_email", "ada.l@example.com"),
+}
+NOTHING = [
+    "It is ada.l@example.com.",
+    "Is that wrong? It is ada.l@example.com.",
+    "No, write to bob@example.com.",
+    "No, wrong. It is not ada.l@example.com but her old one.",
+    "No, wrong. It is ada.l@example.com or bob@example.com.",
+    "No, wrong. It is order 4711.",
+]
+
+
+def spoken(text: str, **fields: Any) -> Event:
+    payload = {"role": "user", "content": text}
+    return event(event_type="message.user", payload=payload, **{"user_id": "u-77", **fields})
+
+
+def stated(made: Event) -> list[tuple[str, str, str, bool]]:
+    found = corrected_facts(made, event_text(made), position_ms=1)
+    return [(one.source.name, one.relation, one.target.name, one.functional) for one in found]
+
+
+@pytest.mark.parametrize("text", CORRECTED)
+def test_a_correction_says_how_the_user_is_reached(text: str) -> None:
+    relation, target = CORRECTED[text]
+    assert stated(spoken(text)) == [("u-77", relation, target, True)]
+
+
+@pytest.mark.parametrize("text", NOTHING)
+def test_what_is_no_correction(text: str) -> None:
+    assert stated(spoken(text)) == []
+
+
+def test_nobody_else_corrects_for_the_user() -> None:
+    text = "No, wrong. It is ada.l@example.com."
+    assert stated(spoken(text, user_id=None)) == []
+    assert stated(event(payload={"role": "assistant", "content": text}, user_id="u-77")) == []

@@ -6,7 +6,7 @@ from itertools import islice
 
 import pytest
 
-from pipelines.operations.open_loop import Timings, measured
+from pipelines.operations.load_generator import Timings, measured
 from pipelines.scenarios.agents import FAILS, Story, stories
 from recollect.events import content_of
 

@@ -16,11 +16,9 @@ import pytest
 from pipelines.ledger.entries import Entry
 from pipelines.ledger.ledger import Tail
 from pipelines.local.private_files import written_whole
-from pipelines.operations.export.events import event_lines
-from pipelines.operations.export.graph_records import EXPORTED
-from pipelines.operations.export.prov import RELATIONS
+from pipelines.operations.export.events import ExportReport, Format, Selection, event_lines
+from pipelines.operations.export.graph import EXPORTED, RELATIONS
 from pipelines.operations.export.run import export
-from pipelines.operations.export.selection import ExportReport, Format, Selection
 from projections.errors import InvalidInput, LedgerUnavailable, OperationFailed
 from projections.events import encode_event
 from projections.identity import START, Position

@@ -1,5 +1,6 @@
-"""OpenAI: chat completions and responses with their times, alone, with the request, or of a batch.
+"""Calls of models as their makers answer them: OpenAI and Anthropic; and exports of claude.ai.
 
+OpenAI: chat completions and responses with their times, alone, with the request, or of a batch.
 Shapes (openai/openai-python, `types/chat/chat_completion.py`, `types/responses/response.py` and
 `response_function_tool_call.py`; a line of a batch's output as the platform's guide shows it):
 
@@ -11,6 +12,16 @@ Shapes (openai/openai-python, `types/chat/chat_completion.py`, `types/responses/
 
 The session is `metadata.session_id`, `thread_id` or `conversation_id`, a response's
 `conversation.id`, else the call itself: a call that names none is a session of its own.
+
+Anthropic: messages of the API with their requests, and conversations as claude.ai exports them.
+Shapes (anthropics/anthropic-sdk-python, `types/message.py`; exports as the readers of several
+public projects expect them):
+
+- a message: `type: message`, `role: assistant`, `content[]` of `text`, `thinking`, `tool_use` …,
+  `usage`. The API tells no time, so the record around it must: `created_at` or `timestamp`, beside
+  `request` and `response` (or `message`, or the fields of the message themselves);
+- an export: `uuid`, `name`, `chat_messages[]` with `uuid`, `sender` (human, assistant), `text` or
+  `content[]`, `created_at`.
 """
 
 from __future__ import annotations
@@ -18,7 +29,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from pipelines.operations.formats.mapped import Fields, Given, Told
+from pipelines.operations.formats.mapped import Fields, Given, Talk, Told, Turn, conversation
 from pipelines.operations.formats.spans import (
     INPUT,
     OUTPUT,
@@ -28,10 +39,11 @@ from pipelines.operations.formats.spans import (
     told_with_past,
 )
 from projections.errors import InvalidInput
+from projections.traces.messages import message_of
 
-FORM: Final = "openai"
+OPENAI: Final = "openai"
 _OBJECTS: Final = ("chat.completion", "response")
-_BOOKKEEPING: Final = (
+_OF_OPENAI: Final = (
     *SETTINGS,
     *("object", "id", "status", "background", "max_tool_calls", "previous_response_id"),
     *("prompt_cache_key", "safety_identifier", "request_id", "status_code", "custom_id"),
@@ -39,7 +51,7 @@ _BOOKKEEPING: Final = (
 )
 
 
-def sniff(record: Any) -> bool:
+def is_openai(record: Any) -> bool:
     """Whether it is a completion or a response, alone or within a record of one."""
     if not isinstance(record, dict):
         return False
@@ -48,7 +60,7 @@ def sniff(record: Any) -> bool:
     return any(isinstance(x, dict) and x.get("object") in _OBJECTS for x in (record, inner, body))
 
 
-def events(record: Any, given: Given) -> Iterator[Told]:
+def openai_events(record: Any, given: Given) -> Iterator[Told]:
     """The events of one call: what was new in what was asked, and what came back.
 
     Raises:
@@ -59,13 +71,13 @@ def events(record: Any, given: Given) -> Iterator[Told]:
     if "response" in outer:
         request, response = outer.inner("request"), outer.inner("response")
         answer = response.inner("body") if "body" in response else response
-        yield from response.unread(_BOOKKEEPING) if answer is not response else ()
-    yield from _call(outer, request, answer, given)
+        yield from response.unread(_OF_OPENAI) if answer is not response else ()
+    yield from _openai_call(outer, request, answer, given)
     for fields in {id(fields): fields for fields in (outer, request, answer)}.values():
-        yield from fields.unread(_BOOKKEEPING)
+        yield from fields.unread(_OF_OPENAI)
 
 
-def _call(outer: Fields, request: Fields, answer: Fields, given: Given) -> Iterator[Told]:
+def _openai_call(outer: Fields, request: Fields, answer: Fields, given: Given) -> Iterator[Told]:
     call_id = answer.text("id", required=True)
     at_ms = answer.ms(given, "created_at", "created", required=True)
     end_ms = answer.ms(given, "completed_at") or at_ms
@@ -75,7 +87,7 @@ def _call(outer: Fields, request: Fields, answer: Fields, given: Given) -> Itera
     wrong = answer.get("error") or outer.get("error") or answer.get("incomplete_details")
     instructions = answer.get("instructions") or request.get("instructions")
     step = Step(
-        form=FORM,
+        form=OPENAI,
         trace=session or str(call_id),
         step=str(call_id),
         name="chat",
@@ -155,3 +167,96 @@ def _reason(wrong: Any) -> str:
     if not isinstance(wrong, str):
         raise InvalidInput((("error", "an object or a text"),))
     return wrong
+
+
+ANTHROPIC: Final = "anthropic"
+_TIME: Final = ("created_at", "timestamp")
+_OF_ANTHROPIC: Final = (
+    *SETTINGS,
+    *("type", "role", "stop_reason", "stop_sequence", "stop_details", "container", "custom_id"),
+)
+
+
+def is_anthropic(record: Any) -> bool:
+    """Whether it is a message, alone or within a record, or an exported conversation."""
+    if not isinstance(record, dict):
+        return False
+    parts = (record, record.get("response"), record.get("message"))
+    return "chat_messages" in record or any(
+        isinstance(part, dict) and part.get("type") == "message" and part.get("role") == "assistant"
+        for part in parts
+    )
+
+
+def anthropic_events(record: Any, given: Given) -> Iterator[Told]:
+    """The events of one call, or of one conversation.
+
+    Raises:
+        InvalidInput: it is neither, or has no time.
+    """
+    fields = Fields(record)
+    if "chat_messages" in fields:
+        yield from _conversation(fields, given)
+        return
+    answer = fields
+    for name in ("response", "message"):
+        if name in fields:
+            answer = fields.inner(name)
+    request = fields.inner("request") if "request" in fields else fields
+    yield from _anthropic_call(fields, request, answer, given)
+    for part in {id(part): part for part in (fields, request, answer)}.values():
+        yield from part.unread(_OF_ANTHROPIC)
+
+
+def _anthropic_call(
+    fields: Fields, request: Fields, answer: Fields, given: Given
+) -> Iterator[Told]:
+    message_id = answer.text("id", required=True) or ""
+    at_ms = fields.ms(given, *_TIME, required=True) or 0
+    usage, metadata = answer.inner("usage"), request.inner("metadata")
+    session = fields.text(*SESSION_NAMES) or metadata.text(*SESSION_NAMES)
+    step = Step(
+        form=ANTHROPIC,
+        trace=session or message_id,
+        step=message_id,
+        name="chat",
+        start_ms=at_ms,
+        end_ms=fields.ms(given, "ended_at") or at_ms,
+        attributes={
+            "gen_ai.operation.name": "chat",
+            "gen_ai.request.model": answer.text("model"),
+            "gen_ai.system_instructions": request.get("system"),
+            INPUT: request.list("messages") or None,
+            OUTPUT: [{"role": "assistant", "content": answer.list("content")}],
+            "gen_ai.usage.input_tokens": usage.get("input_tokens"),
+            "gen_ai.usage.output_tokens": usage.get("output_tokens"),
+            "gen_ai.conversation.id": session or message_id,
+            "user.id": fields.text("user_id") or metadata.text("user_id"),
+        },
+    )
+    yield from told_with_past(step, given)
+    yield from metadata.unread()
+
+
+def _conversation(fields: Fields, given: Given) -> Iterator[Told]:
+    """An exported conversation; `human` is the user's role, and what was attached is named."""
+    turns: list[Turn] = []
+    left_out: list[Told] = []
+    for number, raw in enumerate(fields.list("chat_messages")):
+        message = Fields(raw, f"chat_messages[{number}].")
+        content = message.get("content") or message.get("text") or ""
+        message.get("text")  # the same words once more
+        shown = {"role": message.text("sender", required=True), "content": content}
+        turns.append(
+            Turn(
+                turn_id=message.text("uuid") or str(number),
+                at_ms=message.ms(given, "created_at", required=True) or 0,
+                message=message_of(shown, "user"),
+            )
+        )
+        left_out += message.unread(("updated_at", "parent_message_uuid"))
+    session = fields.text("uuid", required=True) or ""
+    user = fields.inner("account").text("uuid")
+    yield from conversation(Talk(ANTHROPIC, session, user), turns, given)
+    yield from left_out
+    yield from fields.unread(("name", "created_at", "updated_at", "summary"))
