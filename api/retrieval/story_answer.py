@@ -115,17 +115,21 @@ def story_answer(
 def _is_beside_failure(stories: Stories, features: Features, terms: StoryTerms, plan: Plan) -> bool:
     """Whether what stands next to something is asked for that failed, in whatever word.
 
-    "What came after the vetoed plan?": no list has all such words. What is called by a participle
-    that nothing says there but the failure, is what failed.
+    "What came after the vetoed plan?", "after the 409": no list has all such words. What is called
+    by a participle that nothing says there but the failure, is what failed; so is what a number or
+    a name calls that only a failure of that story says.
     """
     anchor = features.anchor
     if plan.operator not in OF_ORDER or plan.failed is not None or anchor is None:
         return False
-    failed = stories.failed[anchor] or features.roles.failed_call[anchor]
-    if features.acts.done or not failed:
+    of_story = stories.story == stories.story[anchor]
+    elsewhere = stories.counts[of_story & ~stories.failed].any(axis=0)
+    told = stories.counts[of_story & stories.failed].any(axis=0) & ~elsewhere
+    by_code = terms.capitalised.union(filter(str.isdigit, terms.words))
+    if any(word in by_code and told[place] for place, word in enumerate(terms.words)):
+        return True
+    if features.acts.done or not (stories.failed[anchor] or features.roles.failed_call[anchor]):
         return False
-    others = (stories.story == stories.story[anchor]) & ~stories.failed
-    elsewhere = stories.counts[others].any(axis=0)
     called = {match["word"] for match in _PARTICIPLE.finditer(terms.text)}
     return any(word in called and not elsewhere[place] for place, word in enumerate(terms.words))
 

@@ -96,6 +96,20 @@ def test_why_a_call_failed_is_in_what_came_of_it() -> None:
     assert asked.answer().order[0] == "2"
 
 
+def test_what_came_after_an_error_that_is_called_by_its_code() -> None:
+    asked = Asked("What came next after the 409 on the firing of kiln 4?")
+    asked.add(0, "call", "kiln 4 firing", tool="look_up")
+    asked.add(0, "result", "kiln 4 firing at noon", tool="look_up", cosine=0.9)
+    asked.add(0, "call", "kiln 4", tool="fire_pot")
+    asked.add(0, "failure", "409 Conflict", tool="fire_pot")
+    asked.add(0, "message", "The kiln is taken; I ask the potter for a firing")
+    asked.add(0, "call", "kiln 4 permit", tool="ask_potter")
+    asked.add(0, "result", "granted", tool="ask_potter")
+    answer = asked.answer()
+    assert answer.order[0] in ("5", "6")
+    assert answer.decides
+
+
 def test_an_identifier_that_a_story_has_makes_up_for_words_that_nobody_used() -> None:
     def confidence(question: str) -> float:
         asked = Asked(question)
