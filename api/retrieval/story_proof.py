@@ -147,6 +147,8 @@ def _of_topic(
         given := _reason(stories, features, terms, plan, order=order)
     ):
         return Proof(in_front(given, order), given, is_known=True, is_exact=True)
+    if plan.operator is Operator.FAILURES:
+        order = in_front(_newest_alike(stories, features, terms, int(order[0])), order)
     if plan.operator is Operator.SEARCH and len(told := happened_to(stories, features, terms)):
         return Proof(in_front(told, order), told, is_known=True, is_exact=True, is_list=True)
     if plan.operator is Operator.ACTOR:
@@ -250,6 +252,14 @@ def _is_failure(features: Features, terms: StoryTerms, plan: Plan, best: int) ->
     is_of_failure = plan.failed is not None or not is_of_act
     failed = best in features.acts.failed and (is_of_failure or not features.acts.done)
     return bool(plan.quoted) or (plan.operator is Operator.CAUSE and failed)
+
+
+def _newest_alike(stories: Stories, features: Features, terms: StoryTerms, best: int) -> Array:
+    """The newest of the events that are like the best one and say as much of the question."""
+    alike = _alike(stories, features, terms, best)
+    told = features.column("story_words")
+    same = (stories.counts[alike] > 0) == (stories.counts[best] > 0)
+    return numpy.asarray(alike[same.all(axis=1) & (told[alike] >= told[best])][-1:])
 
 
 def _of_alike(

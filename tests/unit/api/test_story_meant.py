@@ -96,6 +96,14 @@ def test_why_a_call_failed_is_in_what_came_of_it() -> None:
     assert asked.answer().order[0] == "2"
 
 
+def test_of_failures_that_say_the_same_the_newest_is_told() -> None:
+    asked = Asked("Did any gate call error out?")
+    for day in range(3):
+        asked.add(day, "call", "lane", tool="gate_tail", minute=1_440 * day)
+        asked.add(day, "failure", f"E{day} tag", tool="gate_tail", minute=1_440 * day + 1)
+    assert asked.answer().order[0] == "5"
+
+
 def test_what_came_after_an_error_that_is_called_by_its_code() -> None:
     asked = Asked("What came next after the 409 on the firing of kiln 4?")
     asked.add(0, "call", "kiln 4 firing", tool="look_up")
