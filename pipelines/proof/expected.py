@@ -153,6 +153,10 @@ class LedgerFold:
         self._reached: dict[StagePartition, Checkpoint] = {}
         self._total = 0
 
+    def is_of(self, tenant: str) -> bool:
+        """Whether what a tenant did is folded."""
+        return self._tenants is None or self._tenants(tenant)
+
     def stands_at(self, checkpoints: Sequence[Checkpoint]) -> bool:
         """Whether it was folded exactly as far, under the same generation."""
         return self._reached == {
@@ -218,10 +222,10 @@ class LedgerFold:
 
     def _is_wanted(self, entry: Entry) -> bool:
         """Whether an entry is of the tenants, or nobody can tell."""
-        if self._tenants is None or entry.fault:
+        if entry.fault:
             return True
         tenant = entry.tenant
-        return tenant is None or self._tenants(tenant)
+        return tenant is None or self.is_of(tenant)
 
     def _fold(
         self,
@@ -436,10 +440,10 @@ def _as_read(value: Any) -> Any:
 def _dead_letters(
     graph: Graph, tenants: Callable[[str], bool] | None
 ) -> dict[str, dict[Place, Mapping[str, Any]]]:
-    """Dead letters that may be true, by stage; of some tenants, if it is said which."""
+    """Dead letters that may be true, by stage; of some tenants and nobody, if it is said which."""
     letters: dict[str, dict[Place, Mapping[str, Any]]] = {}
     for letter in graph.dead_letters():
-        if tenants is not None and not (letter["tenant"] and tenants(letter["tenant"])):
+        if tenants is not None and letter["tenant"] and not tenants(letter["tenant"]):
             continue
         letters.setdefault(letter["stage"], {})[letter["partition"], letter["seq"]] = letter
     return letters

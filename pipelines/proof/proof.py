@@ -44,7 +44,6 @@ from pipelines.proof.report import (
     ProofReport,
     Scope,
     StageFinding,
-    Tenants,
     Unread,
     described,
 )
@@ -133,7 +132,7 @@ class _Proof:
     def look(self) -> tuple[ProofReport, list[Change]]:
         """What differs."""
         report = ProofReport()
-        candidates, counts = _patiently(self._candidates)
+        candidates, counts = patiently(self._candidates)
         changes = self._judged(candidates)
         for _ in range(RETURN_LOOKS):
             if not changes or not returning(self._graph, enriched=self._expected.is_enriched):
@@ -141,7 +140,7 @@ class _Proof:
             time.sleep(RETURN_WAIT_S)
             changes = self._judged(changes)
         changes = self._readable(report, changes)
-        census = _patiently(self._graph.census) if self._scope.is_whole else None
+        census = patiently(self._graph.census) if self._scope.has_schema else None
         schema = list(census_differences(census)) if census is not None else []
         self._is_schema_wrong = bool(schema)
         rows = NODES | EDGES
@@ -161,7 +160,7 @@ class _Proof:
     def mend(self, changes: Sequence[Change]) -> None:
         """Write what must be there, after a look under the locks."""
         if self._is_schema_wrong:
-            census = _patiently(self._graph.census)
+            census = patiently(self._graph.census)
             self._under_locks(lambda transaction: remove_unknown(transaction, census))
             mend_schema(self._graph)
         for some in _parts(changes):
@@ -182,7 +181,7 @@ class _Proof:
 
         A deadlock with a worker costs another try.
         """
-        return _patiently(partial(self._once_under_locks, work))
+        return patiently(partial(self._once_under_locks, work))
 
     def _once_under_locks(self, work: Callable[[Transaction], Item]) -> Item:
         for tried in range(UNLOCKED_TRIES + 1):
@@ -266,7 +265,7 @@ class _Proof:
         described(report, self._expected.graph, self._expected.entries, self._scope)
 
 
-def _patiently(call: Callable[[], Item]) -> Item:
+def patiently(call: Callable[[], Item]) -> Item:
     """Call again what the graph breaks off.
 
     Raises:
@@ -294,28 +293,31 @@ def streamed_nodes(
     expected: Graph, held: Graph, scope: Scope, counts: Counter[str]
 ) -> Iterator[NodeChange]:
     """Nodes that differ between two graphs that may not stand still."""
-    tenants = scope.tenants
     for label, row in NODES.items():
-        if row is not CHECKPOINT and (tenants is None or row is not DEAD_LETTER):
-            left = _counted(_nodes(expected, row, tenants), counts, label)
-            yield from node_changes(row, left, _nodes(held, row, tenants))
+        if row is not CHECKPOINT:
+            left = _counted(_nodes(expected, row, scope), counts, label)
+            yield from node_changes(row, left, _nodes(held, row, scope))
 
 
 def streamed_edges(
     row: EdgeRow, expected: Graph, held: Graph, scope: Scope, *, counts: Counter[str]
 ) -> Iterator[EdgeChange]:
     """Likewise edges of a type."""
-    left = _counted(_edges(expected, row, scope.tenants), counts, row.type)
-    return edge_changes(row, left, _edges(held, row, scope.tenants))
+    left = _counted(_edges(expected, row, scope), counts, row.type)
+    return edge_changes(row, left, _edges(held, row, scope))
 
 
-def _nodes(graph: Graph, row: NodeRow, tenants: Tenants) -> Iterator[FoundNode]:
-    nodes = graph.stream(row.label, _stored(row), tenants=tenants)
-    return cast(Iterator[FoundNode], nodes)
+def _nodes(graph: Graph, row: NodeRow, scope: Scope) -> Iterator[FoundNode]:
+    tenants, is_letter = scope.tenants, row is DEAD_LETTER
+    names = _stored(row)
+    nodes = graph.stream(row.label, names, tenants=None if is_letter else tenants)
+    for node in cast(Iterator[FoundNode], nodes):
+        if not is_letter or tenants is None or node.values["tenant"] in tenants:
+            yield node
 
 
-def _edges(graph: Graph, row: EdgeRow, tenants: Tenants) -> Iterator[FoundEdge]:
-    edges = graph.stream(row.type, [p.name for p in row.properties], tenants=tenants)
+def _edges(graph: Graph, row: EdgeRow, scope: Scope) -> Iterator[FoundEdge]:
+    edges = graph.stream(row.type, [p.name for p in row.properties], tenants=scope.tenants)
     return cast(Iterator[FoundEdge], edges)
 
 

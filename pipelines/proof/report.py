@@ -126,6 +126,17 @@ class ProofReport:
         part = f" of {self.part}" if self.part else ""
         return f"compared{part}: {', '.join(self.stages)}: {things or 'nothing is there'}"
 
+    def take_in(self, part: ProofReport) -> None:
+        """Add what differs in a part of the graph, of which all else is told already."""
+        for name, finding in part.stages.items():
+            self.stages[name].difference_count += finding.difference_count
+        self.differences = [*self.differences, *part.differences][:LISTED]
+        self.difference_count += part.difference_count
+        self.found_count += part.found_count
+        self.repaired += part.repaired
+        self.unread += part.unread
+        self.notes += part.notes
+
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {
@@ -157,6 +168,7 @@ class ProofReport:
 
 Change = NodeChange | EdgeChange
 Tenants = Collection[str] | None
+"""None: all."""
 Member = tuple[str, Key]
 """A node: its label and its key."""
 
@@ -170,11 +182,15 @@ class Scope:
         tenant: only this one's; None: all.
         session: only this session of the tenant: its events, whatever else names it, and the edges
             that start at these.
+        among: only these tenants'; what is of one tenant is one that `tenant` names.
+        schema: whether indexes, constraints and what is foreign belong to it, though not all does.
     """
 
     stages: frozenset[str] | None = None
     tenant: str | None = None
     session: str | None = None
+    among: frozenset[str] | None = None
+    schema: bool = False
 
     @property
     def is_whole(self) -> bool:
@@ -184,7 +200,12 @@ class Scope:
     @property
     def tenants(self) -> Tenants:
         """For streams."""
-        return None if self.tenant is None else (self.tenant,)
+        return self.among if self.tenant is None else frozenset({self.tenant})
+
+    @property
+    def has_schema(self) -> bool:
+        """Whether indexes, constraints and what is foreign are looked at."""
+        return self.schema or self.is_whole
 
     @property
     def text(self) -> str:

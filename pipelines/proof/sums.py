@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cache
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from zlib import crc32
 
 import numpy
@@ -37,7 +37,7 @@ from pipelines.local.python_process import ChildTask, take
 from projections.errors import RecollectError, UndecodableEntry
 from projections.events import is_system_event
 from projections.identity import Position, SessionKey
-from projections.schema import EDGES, EVENT, NODES, Certainty, EdgeRow, NodeRow
+from projections.schema import DEAD_LETTER, EDGES, EVENT, NODES, Certainty, EdgeRow, NodeRow
 from projections.structural import direct_cause, event_node, stage_values
 
 if TYPE_CHECKING:
@@ -352,41 +352,81 @@ def digest_text(digest: int) -> str:
 
 
 class StoredSums:
-    """Adds up nodes and edges.
+    """Adds up nodes and edges, of checkpoints apart.
 
     Args:
         stages: of which the digests are added up, too.
+        by_tenant: whether sums are by tenant, not by label and type.
 
     Attributes:
-        sums: of all that is stored, by label and type.
+        sums: of all that is stored; what has no text for a tenant is None's.
+        counts: of nodes and edges, by label and type.
+        events: that are more than the cause of another, by what their sums are by.
         digests: of what each stage wrote, by its name.
     """
 
-    def __init__(self, stages: tuple[str, ...] = ()) -> None:
-        self.sums: Counter[str] = Counter()
+    def __init__(self, stages: tuple[str, ...] = (), *, by_tenant: bool = False) -> None:
+        self.sums: Counter[str | None] = Counter()
+        self.counts: Counter[str] = Counter()
+        self.events: Counter[str | None] = Counter()
         self.digests: Counter[str] = Counter(dict.fromkeys(stages, 0))
         self._stages = stages
+        self.by_tenant = by_tenant
 
     def add(self, name: str, item: FoundNode | FoundEdge) -> None:
         """Take in a node or an edge; what it has not may be missing or None."""
         held, number = item.values, 0
+        part = _tenant_of(name, item) if self.by_tenant else name
+        values = [_exactly(held.get(one)) for one in _names(name)]
         if isinstance(item, FoundNode):
             node, vector = NODES[name], NODES[name].vector
-            values = [held.get(one) for one in _names(name)]
             if vector is not None:
                 values.append(_numbers(held.get(vector)))
             number = element_digest(name, *item.key, item.visible, *values)
             for stage in _written(name, self._stages) if item.visible else ():
                 self.digests[stage] += node_number(node, stage, item.key, held)
+            if node is EVENT and item.visible:
+                self.events[part] += 1
         else:
             edge = EDGES[name]
-            values = [held.get(one) for one in _names(name)]
             number = element_digest(name, item.source, item.target, item.label, *values)
             for stage in _written(name, self._stages):
                 self.digests[stage] += edge_number_of(
                     edge, stage, item.source, item.target, values=held
                 )
-        self.sums[name] = (self.sums[name] + number) % MODULUS
+        self.sums[part] = (self.sums[part] + number) % MODULUS
+        self.counts[name] += 1
+
+    def update(self, other: StoredSums) -> None:
+        """Take in what was added up elsewhere, of the same kind."""
+        for mine, theirs in (
+            (self.counts, other.counts),
+            (self.events, other.events),
+            (self.digests, other.digests),
+        ):
+            cast(Counter[str | None], mine).update(theirs)
+        for part, number in other.sums.items():
+            self.sums[part] = (self.sums[part] + number) % MODULUS
+
+    def differing(self, other: StoredSums) -> set[str | None]:
+        """Of what the sums are not the same."""
+        return {part for part in self.sums | other.sums if self.sums[part] != other.sums[part]}
+
+
+def _tenant_of(name: str, item: FoundNode | FoundEdge) -> str | None:
+    """Whose a node is, or where an edge begins; None: that is no text, or nobody's."""
+    if isinstance(item, FoundEdge):
+        tenant = item.source[0]
+    elif name == DEAD_LETTER.label:
+        tenant = item.values.get("tenant")
+    else:
+        tenant = item.key[0]
+    return tenant if type(tenant) is str else None
+
+
+def _exactly(value: Any) -> Any:
+    """A real number unlike the text that says the same; in a dictionary, which no property is."""
+    return {"": repr(value)} if type(value) is float else value
 
 
 @cache

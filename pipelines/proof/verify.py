@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final, Literal
 
 from pipelines.columns.client import ColumnsClient
@@ -15,17 +16,19 @@ from pipelines.columns.records import Differing
 from pipelines.graph.memory_graphs import is_in_memory
 from pipelines.ledger.epoch import lost_checkpoints
 from pipelines.ledger.registry import Target, verified
+from pipelines.proof.by_tenant import TenantsLook, look_by_tenant
 from pipelines.proof.compare import Difference
 from pipelines.proof.expected import LedgerFold
 from pipelines.proof.fast import look
 from pipelines.proof.proof import prove
 from pipelines.proof.report import LISTED, ProofReport, Scope, StageFinding
-from pipelines.proof.sums import Draw
+from pipelines.proof.sums import CHILD_FROM_ENTRIES, Draw
 from pipelines.work.poison import PoisonPolicy
 from pipelines.work.services import Progress, Services, make_fold
 from pipelines.work.stages import PROJECTION, Stage, later_stages
 from projections.errors import ConfigurationError, GraphAhead
 from projections.events import DEFAULT_TENANT
+from projections.schema import EDGES, NODES
 
 _SAMPLE_LOOKS: Final = 3
 """At a sample that differs, of which a worker may have changed something meanwhile."""
@@ -161,14 +164,50 @@ class _Proving:
         stages = self._stages()
         if not self._may_lack:
             self._refuse_loss()
+        looked = self._looked_at(stages) if self._is_large() else None
+        if looked is None or None in looked.differing:
+            return self._exactly(stages, self._scope, repair=repair)
+        report, scope = looked.report, replace(self._scope, schema=bool(looked.schema))
+        for group in looked.groups():
+            report.take_in(self._exactly(stages, replace(scope, among=group), repair=repair))
+            scope = replace(scope, schema=False)
+        self._leave_out(report)
+        return report
+
+    def _is_large(self) -> bool:
+        """Whether a look by sums pays: of all of a graph on Neo4j, of many entries."""
+        if is_in_memory(self._target.uri) or self._scope.tenants is not None:
+            return False
+        entries = sum(one.seq for one in self._graph.checkpoints(PROJECTION.name))
+        return entries >= CHILD_FROM_ENTRIES
+
+    def _looked_at(self, stages: list[Stage]) -> TenantsLook:
+        return look_by_tenant(
+            self._services,
+            self._target,
+            stages,
+            policy=self._policy(),
+            may_lack=self._may_lack,
+            progress=self._progress or (lambda done, total, what: None),
+        )
+
+    def _leave_out(self, report: ProofReport) -> None:
+        """Tell only of the stages, labels and types that are asked for."""
+        rows, scope = NODES | EDGES, self._scope
+        report.stages = {n: one for n, one in report.stages.items() if scope.has_stage(n)}
+        report.compared = {n: m for n, m in report.compared.items() if scope.covers(rows[n])}
+        report.dead_letters = [one for one in report.dead_letters if scope.has_stage(one["stage"])]
+        report.dead_letter_count = sum(one.dead_letter_count for one in report.stages.values())
+
+    def _exactly(self, stages: list[Stage], scope: Scope, *, repair: bool) -> ProofReport:
         if not any(stage.runs_models for stage in stages):
-            return prove(self._graph, self._fold(stages), repair=repair, scope=self._scope)
+            return prove(self._graph, self._fold(stages, scope), repair=repair, scope=scope)
         with self._services.models.from_memory() as memory:
             report = prove(
                 self._graph,
-                self._fold(stages),
+                self._fold(stages, scope),
                 repair=repair,
-                scope=self._scope,
+                scope=scope,
                 unread=lambda: memory.unread,
             )
             late = memory.answered & _named_in(report)
@@ -177,8 +216,8 @@ class _Proving:
                 memory.ignored |= late
                 again = prove(
                     self._graph,
-                    self._fold(stages),
-                    scope=self._scope,
+                    self._fold(stages, scope),
+                    scope=scope,
                     unread=lambda: memory.unread,
                 )
                 report = min(report, again, key=lambda of_both: of_both.difference_count)
@@ -221,14 +260,17 @@ class _Proving:
                 partition=lost.partition, position=str(lost.position), reason="its entry is gone"
             )
 
-    def _fold(self, stages: list[Stage]) -> LedgerFold:
+    def _policy(self) -> PoisonPolicy:
         attempts = self._services.settings.max_attempts  # as the workers' dead letters say
-        tenant = self._scope.tenant
+        return PoisonPolicy(max_attempts=attempts, wait_s=0.0, in_a_row=None, a_minute=None)
+
+    def _fold(self, stages: list[Stage], scope: Scope) -> LedgerFold:
+        tenants = scope.tenants
         return LedgerFold(
             self._services.ledger,
             [make_fold(stage, self._services, self._target) for stage in stages],
-            policy=PoisonPolicy(max_attempts=attempts, wait_s=0.0, in_a_row=None, a_minute=None),
-            tenants=None if tenant is None else tenant.__eq__,
+            policy=self._policy(),
+            tenants=None if tenants is None else tenants.__contains__,
             may_lack=self._may_lack,
             progress=self._progress,
         )

@@ -32,16 +32,14 @@ from pipelines.local.services import down, drop_target, up
 from pipelines.operations.bulk_load import (
     FILES_FROM,
     LOADING,
-    PROCESS_MB,
-    FoldTask,
     plan,
-    run,
-    shares_of,
 )
 from pipelines.operations.consolidate import consolidate
 from pipelines.operations.rebuild import NewTarget, RebuildReport, rebuild
+from pipelines.proof.shares import PROCESS_MB, FoldTask, fold_shares, shares_of
 from pipelines.proof.sums import digest_text
 from pipelines.proof.verify import verify
+from pipelines.work.poison import PoisonPolicy
 from pipelines.work.services import Services
 from pipelines.work.settings import Settings
 from projections.errors import LedgerUnavailable, OperationFailed
@@ -111,7 +109,9 @@ def names(services: Services) -> set[str]:
     return {target.name for target in services.targets.all()}
 
 
-def test_it_holds_what_the_ledger_says_and_what_arrived_meanwhile(services: Services) -> None:
+def test_it_holds_what_the_ledger_says_and_what_arrived_meanwhile(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
     said: list[str] = []
 
     def arriving(done: int, total: int | None, what: str) -> None:
@@ -132,6 +132,10 @@ def test_it_holds_what_the_ledger_says_and_what_arrived_meanwhile(services: Serv
     assert proved.system_events == report.verified.system_events > 0
     assert proved.dead_letters == report.verified.dead_letters != []
     assert proved.waiting_parents == report.verified.waiting_parents
+    with monkeypatch.context() as patched:
+        patched.setattr("pipelines.proof.verify.CHILD_FROM_ENTRIES", 1)
+        by_tenant = verify(services, target="green")
+    assert {**by_tenant.as_dict(), "duration_s": 0} == {**proved.as_dict(), "duration_s": 0}
     of_before = [verify(services, target="green", tenant=name) for name in ("shop", "branch")]
     numbers = Counter[str]()
     for part in of_before:
@@ -239,7 +243,7 @@ def test_a_store_that_holds_more_than_was_folded_is_refused(
 
 def folding(pid: int) -> list[int]:
     """The processes that fold for a process."""
-    return [child for child in child_pids(pid) if b"operations.bulk_load" in command_line(child)]
+    return [child for child in child_pids(pid) if b"proof.shares" in command_line(child)]
 
 
 def loading(home: Path) -> list[int]:
@@ -255,9 +259,17 @@ def runs(pid: int) -> bool:
 
 def test_what_a_folding_process_meets_is_what_is_raised(tmp_path: Path) -> None:
     settings = Settings(redis_url=f"redis://127.0.0.1:{free_port()}", redis_timeout_s=1)
-    task = FoldTask(settings, ("projection",), until=(), share=0, shares=1, folder=tmp_path)
+    task = FoldTask(
+        settings,
+        ("projection",),
+        until=(),
+        share=0,
+        shares=1,
+        policy=PoisonPolicy.of_command(settings),
+        folder=tmp_path,
+    )
     with pytest.raises(LedgerUnavailable):
-        run([task], processes=1, total=1, progress=lambda done, total, what: None, what="folding")
+        fold_shares([task], processes=1, progress=lambda done, total, what: None)
 
 
 def test_the_plan_is_told_and_nothing_is_done(folder: Path) -> None:

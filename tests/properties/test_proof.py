@@ -13,10 +13,10 @@ from enrichment.similarity import CAP
 from pipelines.graph.memory import MemoryGraph
 from pipelines.graph.rows import FoundEdge, FoundNode
 from pipelines.ledger.entries import Entry
-from pipelines.operations.ledger_shares import entries_of, share_of, split
 from pipelines.proof.expected import LedgerFold
 from pipelines.proof.proof import prove
 from pipelines.proof.report import ProofReport
+from pipelines.proof.shares import entries_of, share_of, split
 from projections.errors import GraphAhead
 from projections.identity import START
 from projections.operations import Key
@@ -204,7 +204,7 @@ def test_shares_that_were_written_down_make_the_whole_of_one_reading(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, block: int, sealed: tuple[str, ...]
 ) -> None:
     monkeypatch.setattr("pipelines.proof.expected.BLOCK", block)
-    monkeypatch.setattr("pipelines.operations.ledger_shares.BLOCK", block)
+    monkeypatch.setattr("pipelines.proof.shares.BLOCK", block)
     ledger = Counting(partitions=PARTITIONS, vault=memory_vault(*sealed))
     world = World(ledger=ledger)
     tenants = [f"tenant-{n % 5}" for n in range(30)]
