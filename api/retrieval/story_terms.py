@@ -156,6 +156,11 @@ def _identifiers(query: str) -> tuple[str, ...]:
     return tuple(one for one in mixed if not _MEASURE.fullmatch(one))[:MAX_IDENTIFIERS]
 
 
+def stems_of_parts(identifier: str) -> list[str]:
+    """What an identifier is looked up by: a stem for each of its parts, in their order."""
+    return [stem(plain(part)) for part in words_in(identifier)]
+
+
 def ways_of_failing(query: str) -> list[str]:
     """What a question says of how something failed, in lower case."""
     return _HOW_IT_FAILED.findall(query.lower())
@@ -188,9 +193,7 @@ def stories_asked(
     return StoriesAsked(
         hits=hits,
         stems=terms.stems,
-        identifiers=[
-            [stem(plain(part)) for part in words_in(identifier)] for identifier in terms.identifiers
-        ],
+        identifiers=[stems_of_parts(identifier) for identifier in terms.identifiers],
         vector=vector,
         capitalised=sorted(terms.capitalised),
         text=terms.text,

@@ -334,8 +334,9 @@ def verify(
 ) -> int:
     """Fold the ledger again and compare: exit 0 same, 1 divergence.
 
-    It is folded into memory, which grows with the graph; one tenant alone needs only what is its
-    own. Every node, edge and property of all stages is compared, and the last line says how much
+    A large graph is added up by tenant first, by as many processes as there are cores, in the
+    memory that RECOLLECT_REBUILD_MEMORY_MB says; a tenant whose sums differ is then compared
+    exactly. Every node, edge and property of all stages counts, and the last line says how much
     that was. The digest is the same for the same events in another ledger. Vectors are judged by
     what their texts say. Of the whole active graph, the columns in memory are then compared with
     it.

@@ -79,14 +79,12 @@ class BulkFiles:
         edges: type, and a file of such edges.
         left_nodes: by label nodes that the files hold in part, with the values that they lack.
         left_edges: edges by type that the files do not hold.
-        counts: nodes and edges by label and type.
     """
 
     nodes: list[tuple[str, Path]] = field(default_factory=list)
     edges: list[tuple[str, Path]] = field(default_factory=list)
     left_nodes: dict[str, list[FoundNode]] = field(default_factory=dict)
     left_edges: dict[str, list[FoundEdge]] = field(default_factory=dict)
-    counts: dict[str, int] = field(default_factory=dict)
 
     def arguments(self) -> list[str]:
         """Options and files, as the command takes them."""
@@ -104,8 +102,6 @@ class BulkFiles:
             self.left_nodes.setdefault(label, []).extend(nodes)
         for type_, edges in other.left_edges.items():
             self.left_edges.setdefault(type_, []).extend(edges)
-        for name, count in other.counts.items():
-            self.counts[name] = self.counts.get(name, 0) + count
 
     def restore(self, graph: Graph) -> None:
         """Write what the files lack into the graph that was loaded from them."""
@@ -181,7 +177,6 @@ class _Writer:
                     lacking = self.files.left_nodes.setdefault(row.label, [])
                     lacking += [nodes[n]._replace(values=left[n]) for n in sorted(left)]
         _close(tables.values())
-        self.files.counts[row.label] = len(numbers)
 
     def _node_table(self, row: NodeRow, properties: Sequence[Property], node: FoundNode) -> _Table:
         labels = row.label if node.visible else f"{row.label}:{row.placeholder}"
@@ -191,12 +186,11 @@ class _Writer:
 
     def write_edges(self, row: EdgeRow) -> None:
         table: _Table | None = None
-        nothing, count = dict.fromkeys(p.name for p in row.properties), 0
+        nothing = dict.fromkeys(p.name for p in row.properties)
         listed = [p.name for p in row.properties if p.kind in _LISTS]
         for pairs in _parts(_by_pair(cast(Iterator[FoundEdge], self._graph.held(row.type)))):
             edges: list[FoundEdge] = []
             for copies in pairs:  # restored are all edges of a pair, so none of them is written
-                count += len(copies)
                 if not listed or all(_is_writable(edge, listed) for edge in copies):
                     edges += copies
                 else:
@@ -212,7 +206,6 @@ class _Writer:
             targets = [self._numbers[edge.label][edge.target] for edge in edges]
             table.write([sources, targets], [edge.values for edge in edges])
         _close([] if table is None else [table])
-        self.files.counts[row.type] = count
 
 
 def _by_pair(edges: Iterable[FoundEdge]) -> Iterator[list[FoundEdge]]:

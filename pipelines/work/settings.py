@@ -205,8 +205,9 @@ class Settings(BaseSettings):
     rebuild_memory_mb: int = Field(
         default=3_000,
         ge=100,
-        description="what a rebuild from files may take while it folds; tenants that do not fit "
-        "together are folded one share after the other, and one tenant is never split",
+        description="what a rebuild from files, or a verify of a large graph, may take while it "
+        "folds; tenants that do not fit together are folded one share after the other, and one "
+        "tenant is never split",
     )
     rebuild_nice: int = Field(
         default=10,

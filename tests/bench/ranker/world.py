@@ -23,9 +23,8 @@ from api.retrieval.plan import Operator, Plan, plan_of
 from api.retrieval.query_terms import QueryTerms, name_terms, query_terms
 from api.retrieval.ranking import in_turn
 from api.retrieval.story_features import Features, features_of
-from api.retrieval.story_terms import stories_asked, story_terms
+from api.retrieval.story_terms import stems_of_parts, stories_asked, story_terms
 from enrichment.ports import Embedder
-from enrichment.stems import plain, stem, words_in
 from pipelines.columns.loading import columns_of
 from pipelines.columns.records import Stories
 from pipelines.columns.tenant import Tenant
@@ -124,8 +123,9 @@ class _Named(NamedTuple):
         if question["abstain"] or len(terms.identifiers) != 1 or plan.operator in _OF_WHATEVER:
             return None
         (identifier,) = terms.identifiers
-        parts = {stem(plain(part)) for part in words_in(identifier)}
-        return cls(question, identifier, frozenset(terms.stems) - parts)
+        return cls(
+            question, identifier, frozenset(terms.stems).difference(stems_of_parts(identifier))
+        )
 
     def is_apart_from(self, other: _Named) -> bool:
         theirs = other.question
