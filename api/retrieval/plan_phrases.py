@@ -351,7 +351,6 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
             r"^\W*when\s+(?:exactly\s+)?(?:was|were|did|is|are|has|have|had|do|does|will|can|could)(?:\s+it\s+(?:that)?)?(?:\s+(?:we|you|i|somebody|someone|the\s+agents?|they)(?:\s+(?:have|could|do))?)?",
             rf"(?:give|tell)\s+me\s+the\s+{_DAY}(?:\s+(?:on|at|in)\s+which|\s+of|\s+when|\s+that)?(?:\s+(?:we|you|i|somebody|the\s+agents?|they)(?:\s+did)?)?",
             rf"(?:^\W*|(?:what\s+(?:is|was)|what's|i\s+need|know|remember|(?:tell|give)\s+me)\s+)the\s+(?:exact\s+)?{_DAY}\s+(?:of(?!\s+birth)|on\s+which|when|that|at\s+which)",
-            r"^\W*(?!wh|how|is|are|was|were|did|do)(?:\w+\s+){1,3}the\s+(?:exact\s+)?(?:day|date)\s+(?:on\s+which|when)(?:\s+(?:actually|finally))?",
             r"how\s+(?:long|much\s+time)\s+(?:did|does|has|have|had)\s+.*?\b(?:take[n]?|last(?:ed)?|run)(?:\s+(?:us|you|them|the\s+agents?))?(?:\s+(?:to|until|for))?",
             r"how\s+long\s+(?:was|were)(?=\s)|(?:what\s+(?:is|was)\s+)?the\s+duration\s+of",
             r"how\s+long\s+ago(?:\s+(?:was|were|did|is|has))?|(?:tell\s+me|do\s+(?:we|you)\s+know|remind\s+me)\s+when",

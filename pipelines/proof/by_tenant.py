@@ -41,18 +41,21 @@ class TenantsLook:
     """What a look found.
 
     Attributes:
-        report: of the ledger, in which nothing differs yet.
         differing: tenants whose sums differ; None: something that is of no tenant does.
         schema: where indexes, constraints, labels or properties are not as they must be.
         folded: what the ledger comes to.
         memory_mb: what may be folded at once.
     """
 
-    report: ProofReport
     differing: frozenset[str | None]
     schema: tuple[Difference, ...]
     folded: Folded
     memory_mb: int
+
+    @property
+    def report(self) -> ProofReport:
+        """Of the ledger; what differs is not in it."""
+        return self.folded.report
 
     def groups(self) -> Iterator[frozenset[str]]:
         """The tenants that differ, as many together as fit into memory, at least one."""
@@ -119,7 +122,6 @@ def look_by_tenant(
     for letter in folded.letters:
         folded.stored.add(DEAD_LETTER.label, letter)
     return TenantsLook(
-        report=folded.report,
         differing=frozenset(held.differing(folded.stored)),
         schema=schema,
         folded=folded,

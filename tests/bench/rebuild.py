@@ -26,6 +26,7 @@ from pipelines.graph.memory import MemoryGraph
 from pipelines.local.data_folder import connection_settings, live_servers
 from pipelines.local.python_process import collect_rarely
 from pipelines.local.services import down, drop_target, up
+from pipelines.observe.logs import configure_logging
 from pipelines.operations.bulk_load import ends_at
 from pipelines.operations.rebuild import NewTarget, rebuild
 from pipelines.proof.expected import LedgerFold
@@ -68,6 +69,7 @@ def _measured(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
         rebuild_memory_mb=options.memory_mb,
         rebuild_nice=0,
     )
+    configure_logging(settings)
     with Services(settings) as services:
         _fill(services, options.events)
         blue = services.graph(services.active())

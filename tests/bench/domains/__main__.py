@@ -27,7 +27,7 @@ from pipelines.local.data_folder import read_holder
 from tests.bench.ranker.world import DATA
 from tests.bench.small import own_edition
 
-OWN: Final = ("clinic", "freight", "estate", "crewdesk", "observatory", "skydesk")
+OWN: Final = ("clinic", "freight", "estate", "crewdesk", "observatory", "skydesk", "waterworks")
 OF_THE_SET: Final = ("support", "coding")
 SEED: Final = 11
 
