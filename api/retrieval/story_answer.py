@@ -24,7 +24,7 @@ from api.retrieval.story_limits import ORDER
 from api.retrieval.story_proof import proof_of
 from api.retrieval.story_ranker import confidence_of, explained, story_scores
 from api.retrieval.story_result import READ_OFF, AnswerType, StoryAnswer
-from api.retrieval.story_terms import StoryTerms
+from api.retrieval.story_terms import StoryTerms, stems_of_parts
 from enrichment.vocabulary import relation_words
 from pipelines.columns.records import MESSAGE, Array, Stories
 
@@ -71,6 +71,8 @@ def story_answer(
     """
     if not stories.ids:
         return _empty(plan)
+    if _is_of_session(stories, terms, plan):
+        plan = plan._replace(operator=Operator.SUMMARY)
     features = features_of(stories, terms, plan, now_ms)
     scores = story_scores(features, plan)
     if _is_beside_failure(stories, features, terms, plan):
@@ -110,6 +112,15 @@ def story_answer(
             for place in order[: MAX_EXPLAINED if decides else 0].tolist()
         },
     )
+
+
+def _is_of_session(stories: Stories, terms: StoryTerms, plan: Plan) -> bool:
+    """Whether a session is named, and nothing else that was said there: then all of it is meant."""
+    if plan.operator is not Operator.SEARCH or not stories.in_session.any():
+        return False
+    parts = {part for identifier in terms.identifiers for part in stems_of_parts(identifier)}
+    others = numpy.array([stem not in parts for stem in terms.stems], dtype=bool)
+    return not stories.counts[stories.in_session][:, others].any()
 
 
 def _is_beside_failure(stories: Stories, features: Features, terms: StoryTerms, plan: Plan) -> bool:

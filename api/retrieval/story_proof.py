@@ -13,6 +13,7 @@ from api.retrieval.plan import Operator, Plan
 from api.retrieval.story_acts import OF_ACTS, calls_of, is_around
 from api.retrieval.story_evidence import (
     MAX_TOLD,
+    OF_ORDER,
     around_acts,
     asks_for_all,
     asks_for_record,
@@ -141,6 +142,8 @@ def _of_act(
 def _of_topic(
     stories: Stories, features: Features, terms: StoryTerms, *, plan: Plan, order: Array
 ) -> Proof:
+    if plan.operator in OF_ORDER and plan.failed:
+        order = _on_its_side(stories, features, plan, order)
     if plan.operator is Operator.CAUSE and plan.failed:
         return _of_cause(stories, features, terms, order=order)
     if plan.operator is Operator.CAUSE and len(
@@ -162,6 +165,15 @@ def _of_topic(
     if plan.operator in VALUES and (asks_for_record(terms) or not features.facts):
         return _of_value(stories, features, terms, plan=plan, order=order)
     return _of_somebody(stories, features, terms, plan=plan, order=order)
+
+
+def _on_its_side(stories: Stories, features: Features, plan: Plan, order: Array) -> Array:
+    """An order in which what came after a failure, or before what failed, is in front."""
+    anchor = features.anchor
+    if anchor is None:
+        return order
+    is_there = order > anchor if plan.operator is Operator.AFTER else order < anchor
+    return in_front(order[is_there & (stories.story[order] == stories.story[anchor])], order)
 
 
 def _of_somebody(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from api.retrieval.plan import plan_of
+from api.retrieval.plan import Operator, plan_of
 from api.retrieval.story_answer import story_answer
 from api.retrieval.story_result import StoryAnswer
 from api.retrieval.story_terms import stories_asked, story_terms
@@ -239,3 +239,24 @@ def test_what_is_named_by_a_number_that_nobody_said_is_not_known() -> None:
     like = Asked("Have we seen this before: HarvestError: trial TRI-90 flooded")
     like.add(0, "failure", "harvesterror trial TRI-4 flooded", tool="finish_trial")
     assert like.answer().confidence > 0.0
+
+
+@pytest.mark.parametrize(
+    ("question", "type_"),
+    [
+        ("I was not listening to kiln-0712. Headlines?", "summary"),
+        ("Was the glaze spoken of in kiln-0712?", "events"),
+        ("Headlines about the glaze?", "events"),
+    ],
+)
+def test_a_session_of_which_nothing_else_is_said_is_meant_as_a_whole(
+    question: str, type_: str
+) -> None:
+    asked = Asked(question)
+    is_named = "kiln-0712" in question
+    asked.add(0, "message", "The glaze is too thin", in_session=is_named)
+    asked.add(0, "call", "second coat", tool="fire_pot", in_session=is_named)
+    asked.add(0, "result", "shelf 3", tool="fire_pot", in_session=is_named)
+    answer = asked.answer()
+    assert answer.type == type_
+    assert (answer.plan.operator is Operator.SUMMARY) is (type_ == "summary")
