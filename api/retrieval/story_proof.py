@@ -237,7 +237,11 @@ def _around(
 ) -> Array:
     """What stands around the acts that a question names; of why, a reason that was given, first."""
     beside = around_acts(stories, features, plan, named)
-    if plan.operator is not Operator.CAUSE or plan.failed is not None or not len(beside):
+    if plan.operator is not Operator.CAUSE or not len(beside):
+        return beside
+    if len(behind := _behind(stories, int(beside[0]))):
+        return in_front(behind, beside)
+    if plan.failed is not None:
         return beside
     given = reason_stated(stories, features, terms, int(order[0]))
     return in_front(numpy.concatenate([beside[:1], given[given != beside[0]]]), beside)

@@ -260,3 +260,11 @@ def test_a_session_of_which_nothing_else_is_said_is_meant_as_a_whole(
     answer = asked.answer()
     assert answer.type == type_
     assert (answer.plan.operator is Operator.SUMMARY) is (type_ == "summary")
+
+
+def test_what_stands_behind_an_act_that_failed_in_no_call_comes_before_it() -> None:
+    asked = Asked("Why was the firing of kiln 4 aborted?")
+    asked.add(0, "other", "heat 900 to 700", type="config.changed", leads_to=1, minute=1)
+    asked.add(1, "other", "kiln 4 firing", type="firing.aborted", minute=60)
+    asked.add(1, "message", "The firing of kiln 4 is cold", minute=61)
+    assert asked.answer().order[0] == "0"
