@@ -33,7 +33,8 @@ from pipelines.work.services import Progress, Services
 from pipelines.work.stages import PROJECTION, Stage
 from projections.schema import CHECKPOINT, DEAD_LETTER, EDGES, NODES
 
-_TOLD_EVERY: Final = 5_000
+_ITEMS_A_STEP: Final = 5_000
+"""Of progress."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ def look_by_tenant(
     until = tuple(graph.checkpoints())
     held, schema = patiently(lambda: _held(graph, progress))
     processes = processes_of(settings)
-    entries = sum(one.seq for one in until if one.stage == PROJECTION.name)
+    entries = sum(one.seq for one in graph.checkpoints(PROJECTION.name))
     shares = shares_of(entries, processes, settings.rebuild_memory_mb)
     tasks = [
         FoldTask(
@@ -138,6 +139,6 @@ def _held(graph: Neo4jGraph, progress: Progress) -> tuple[StoredSums, tuple[Diff
     held = StoredSums(by_tenant=True)
     for done, (name, item) in enumerate(graph.held(names)):
         held.add(name, item)
-        if done % _TOLD_EVERY == 0:
+        if done % _ITEMS_A_STEP == 0:
             progress(min(done, total), total, "adding up the graph")
     return held, tuple(census_differences(census))
