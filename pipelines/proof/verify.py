@@ -165,6 +165,8 @@ class _Proving:
         if not self._may_lack:
             self._refuse_loss()
         looked = self._looked_at(stages) if self._is_large() else None
+        if looked is not None and None in looked.differing:
+            looked = self._looked_at(stages)  # a worker may have given up what nobody can read
         if looked is None or None in looked.differing:
             return self._exactly(stages, self._scope, repair=repair)
         report, scope = looked.report, replace(self._scope, schema=bool(looked.schema))

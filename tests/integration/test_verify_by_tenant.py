@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 from pipelines.graph.neo4j import Neo4jGraph
+from pipelines.ledger.entries import Entry
 from pipelines.proof import verify as verifying
 from pipelines.proof.expected import LedgerFold
 from pipelines.proof.report import ProofReport
 from pipelines.proof.shares import FOLDING
 from projections.errors import OperationFailed
-from projections.schema import EVENT
+from projections.schema import DEAD_LETTER, EVENT
 from tests.bench.stack import child_pids, command_line
 from tests.factories import event, event_id
 from tests.integration.stack import Stack, keys_of
@@ -162,6 +163,26 @@ def test_what_changes_while_it_is_read_is_judged_again(
     report = large.verify()
     assert report.ok, report.differences
     assert set(exactly_folded) == {"shop"}
+
+
+def test_what_nobody_can_read_and_is_given_up_meanwhile_is_looked_at_again(
+    large: Stack, exactly_folded: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = Neo4jGraph.held
+    given_up: list[Entry] = []
+
+    def working(graph: Neo4jGraph, names: Collection[str]) -> Iterator[Any]:
+        if given_up:
+            return held(graph, names)
+        given_up.append(large.append_raw(0, b"no event"))
+        large.fold()
+        return held(graph, [*names, DEAD_LETTER.label])
+
+    monkeypatch.setattr(Neo4jGraph, "held", working)
+    report = large.verify()
+    assert report.ok, report.differences
+    assert report.dead_letter_count == 1
+    assert not exactly_folded
 
 
 def test_a_folding_process_that_is_killed_is_an_error(large: Stack) -> None:
