@@ -51,7 +51,6 @@ FILES_FROM: Final = 5_000
 """Entries from which on files pay: before, a second start of Java costs more than it saves."""
 DISK_AN_EVENT: Final = 15_000
 """Bytes of its files, and of the store that they are loaded into."""
-_COMPARED_AT_ONCE: Final = 5_000
 Route = Literal["bolt", "files"]
 Result = TypeVar("Result")
 
@@ -222,10 +221,12 @@ class _Load:
         counts = folded.stored.counts
         total = sum(counts.values())
         stored = StoredSums()
-        for done, (name, item) in enumerate(graph.held([name for name in counts if counts[name]])):
-            stored.add(name, item)
-            if done % _COMPARED_AT_ONCE == 0:
-                self._progress(min(done, total), total, "comparing the store with what was folded")
+        stored.add_all(
+            graph.held([name for name in counts if counts[name]]),
+            total=total,
+            progress=self._progress,
+            what="comparing the store with what was folded",
+        )
         graph.ensure_schema()
         census = graph.census()
         there = {**census.labels, **census.types}

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.ledger.registry import Target
@@ -32,9 +31,6 @@ from pipelines.work.poison import PoisonPolicy
 from pipelines.work.services import Progress, Services
 from pipelines.work.stages import PROJECTION, Stage
 from projections.schema import CHECKPOINT, DEAD_LETTER, EDGES, NODES
-
-_ITEMS_A_STEP: Final = 5_000
-"""Of progress."""
 
 
 @dataclass(frozen=True)
@@ -137,8 +133,5 @@ def _held(graph: Neo4jGraph, progress: Progress) -> tuple[StoredSums, tuple[Diff
     names = [name for name in (*NODES, *EDGES) if there.get(name) and name != CHECKPOINT.label]
     total = sum(there[name] for name in names)
     held = StoredSums(by_tenant=True)
-    for done, (name, item) in enumerate(graph.held(names)):
-        held.add(name, item)
-        if done % _ITEMS_A_STEP == 0:
-            progress(min(done, total), total, "adding up the graph")
+    held.add_all(graph.held(names), total=total, progress=progress, what="adding up the graph")
     return held, tuple(census_differences(census))

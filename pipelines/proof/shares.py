@@ -15,7 +15,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
@@ -221,10 +221,7 @@ def fold_share(task: FoldTask, tell: Callable[[int], None]) -> Folded:
             may_lack=task.may_lack,
             progress=lambda done, total, what: tell(done),
         )
-        if task.folder is None:
-            with services.models.from_memory():
-                fold.advance(shown, task.until)
-        else:
+        with services.models.from_memory() if task.folder is None else nullcontext():
             fold.advance(shown, task.until)
         stored = StoredSums(task.stages, by_tenant=task.folder is None)
         folded = Folded(stored=stored)

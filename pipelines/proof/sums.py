@@ -20,7 +20,7 @@ import sys
 import threading
 from array import array
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cache
 from hashlib import blake2b
@@ -53,6 +53,8 @@ CHILD_FROM_ENTRIES = 20_000
 """A child's start costs as much as reading some 20,000 entries."""
 READING = "reading the ledger"
 _POLL_S = 0.2
+_ITEMS_A_STEP = 5_000
+"""Of progress."""
 
 
 @dataclass(frozen=True)
@@ -396,6 +398,20 @@ class StoredSums:
                 )
         self.sums[part] = (self.sums[part] + number) % MODULUS
         self.counts[name] += 1
+
+    def add_all(
+        self,
+        items: Iterable[tuple[str, FoundNode | FoundEdge]],
+        *,
+        total: int,
+        progress: Progress,
+        what: str,
+    ) -> None:
+        """Take in all that a store holds, and tell how far that is, of so many items."""
+        for done, (name, item) in enumerate(items):
+            self.add(name, item)
+            if done % _ITEMS_A_STEP == 0:
+                progress(min(done, total), total, what)
 
     def update(self, other: StoredSums) -> None:
         """Take in what was added up elsewhere, of the same kind."""

@@ -48,7 +48,11 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=50_000)
     parser.add_argument("--memory-mb", type=int, default=3_000)
     parser.add_argument("--data", type=Path, help="keep the folder, and use what is there")
-    parser.add_argument("--verify", action="store_true", help="prove the new target by command")
+    parser.add_argument(
+        "--verify",
+        action="store_true",
+        help="prove the new target once more, and with one property changed",
+    )
     options = parser.parse_args()
     collect_rarely()
     with tempfile.TemporaryDirectory() as temporary:

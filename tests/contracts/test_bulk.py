@@ -284,7 +284,12 @@ def test_what_the_files_cannot_say_is_few_and_told_of(
 
 
 def test_checkpoints_can_be_left_for_later(tmp_path: Path) -> None:
-    files = write_files(filled(), tmp_path, without=(CHECKPOINT.label,))
+    seen: set[str] = set()
+    files = write_files(
+        filled(), tmp_path, without=(CHECKPOINT.label,), see=lambda name, _: seen.add(name)
+    )
+    assert "Event" in seen
+    assert CHECKPOINT.label not in seen
     assert not [labels for labels, _ in files.nodes if labels == CHECKPOINT.label]
 
 
