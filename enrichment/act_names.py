@@ -21,7 +21,8 @@ from enrichment.vocabulary import (
     word_set,
 )
 
-_SEGMENT: Final = re.compile(r"[./:]+")
+_SEGMENT: Final = re.compile(r"[./:]+|__+")
+"""Between where a tool belongs and what it is: `crm.contacts/update`, `crm__update`."""
 DONE: Final = word_set("given granted made done completed received confirmed finished succeeded")
 """What becomes of a noun that is a verb itself: `approval.given` says that somebody approved."""
 _ASKED_FOR: Final = word_set("requested asked needed required pending proposed suggested")
@@ -99,9 +100,14 @@ def _same(verb: str) -> str:
     return _SAME.get(verb, verb)
 
 
+def method(tool: str) -> str:
+    """The last part of a tool's name, behind what it belongs to: `update` of `crm.update`."""
+    return _SEGMENT.split(tool.rstrip("./:_"))[-1]
+
+
 def first_word(tool: str) -> str:
     """The word of a tool's name that says what it does; empty: it has none."""
-    words = words_in(_SEGMENT.split(apart(tool))[-1].lower())
+    words = words_in(method(apart(tool)).lower())
     return words[0] if words else ""
 
 
@@ -112,7 +118,7 @@ def is_reader(tool: str) -> bool:
 
 def objects_of(tool: str) -> list[str]:
     """The words of a tool's name that say what it is done to: those that are no verbs."""
-    words = words_in(_SEGMENT.split(apart(tool))[-1].lower())
+    words = words_in(method(apart(tool)).lower())
     return [
         word
         for word in dict.fromkeys(words)

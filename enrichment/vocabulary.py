@@ -70,13 +70,12 @@ WRITE_VERBS: Final[Mapping[str, bool]] = {
             "set update change modify edit patch put replace reset switch save write remember "
             "configure adjust assign reassign select choose enable disable move rename relocate "
             "upsert correct amend upgrade downgrade reschedule reroute swap create add append "
-            "insert subscribe enroll apply pin attach"
+            "insert subscribe enroll apply pin attach revise alter rewrite overwrite retag relabel "
+            "allocate reallocate rebook renew extend transfer"
         ),
         True,
     ),
-    **dict.fromkeys(
-        word_set("book register reserve schedule open store record transfer admit park"), False
-    ),
+    **dict.fromkeys(word_set("book register reserve schedule open store record admit park"), False),
 }
 """Words of a tool's name that say that it writes; false: only the first word does (an order book
 is read)."""
@@ -87,9 +86,11 @@ READ_VERBS = word_set(
 )
 MOVING_VERBS = word_set("move relocate transfer park put reroute")
 """What they name last is where it is then."""
-ADDING_VERBS = word_set("add append insert assign subscribe enroll attach book reserve")
+ADDING_VERBS = word_set("add append insert assign allocate subscribe enroll attach book reserve")
 """What they write stands beside what was there."""
-VALUE_VERBS = word_set("set add assign reassign select choose switch apply attach put")
+VALUE_VERBS = word_set(
+    "set add assign reassign allocate reallocate select choose switch apply attach put"
+)
 """Their noun is what is set: `set_carrier(order_id, carrier_id)` is about the order."""
 
 GREETINGS = word_set(
@@ -356,7 +357,7 @@ EDGE_TYPES: Final[tuple[str, ...]] = get_args(EdgeType)
 
 MAX_RELATION_CHARACTERS = 64
 
-_BETWEEN = re.compile(r"[\s\-_./]+")
+_BETWEEN = re.compile(r"[\s\-_./:]+")
 _RELATION = re.compile(rf"[a-z][a-z0-9_]{{0,{MAX_RELATION_CHARACTERS - 1}}}")
 
 

@@ -1,8 +1,8 @@
 """Facts that agents bring about: what the arguments of a write say, once it has succeeded.
 
 1. A call *writes* when a word of its tool's name says so (`WRITE_VERBS`), and no word before it
-   says that it reads; of a tool that is declared, the declaration says it. A trial run (`dry_run`)
-   writes nothing.
+   says that it reads: first of its last part (`transfer` of `crewList.transfer`), then of all of
+   it. Of a tool that is declared, the declaration says it. A trial run (`dry_run`) writes nothing.
 2. What it is about (the subject) is what the declared argument names; else, the first that fits:
    the thing of its only id, or of the id whose noun is in the tool's name (of what sets or assigns
    something, that is the value, and the other id the subject), or of the only id that is no
@@ -31,6 +31,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from enrichment.act_names import method
 from enrichment.event_kinds import (
     OUTCOME_FIELDS,
     TOOL_FIELDS,
@@ -209,12 +210,14 @@ class _Verb(NamedTuple):
 def _verb(tool: str, declared: Tool | None) -> _Verb | None:
     """The word of a tool's name that says that it writes, and the others."""
     words = name_words(tool)
-    for place, word in enumerate(words):
-        if word in READ_VERBS and declared is None:
-            return None
-        row = WRITE_VERBS.get(word)
-        if row is not None and (place == 0 or row):
-            return _Verb(word, frozenset(singular(w) for w in words if w != word))
+    last = name_words(method(tool))
+    for names in (last, words):  # in `crewList.transfer` nothing is listed
+        for place, word in enumerate(names):
+            if word in READ_VERBS and declared is None:
+                return None
+            row = WRITE_VERBS.get(word)
+            if row or (row is not None and place == 0 and names is words):
+                return _Verb(word, frozenset(singular(w) for w in words if w != word))
     if declared is None:
         return None
     return _Verb("".join(words[:1]), frozenset(map(singular, words)))

@@ -27,7 +27,16 @@ from pipelines.local.data_folder import read_holder
 from tests.bench.ranker.world import DATA
 from tests.bench.small import own_edition
 
-OWN: Final = ("clinic", "freight", "estate", "crewdesk", "observatory", "skydesk", "waterworks")
+OWN: Final = (
+    "clinic",
+    "freight",
+    "estate",
+    "crewdesk",
+    "observatory",
+    "skydesk",
+    "waterworks",
+    "filmset",
+)
 OF_THE_SET: Final = ("support", "coding")
 SEED: Final = 11
 

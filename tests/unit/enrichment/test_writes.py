@@ -130,10 +130,26 @@ SUBJECTS = {
         {"user_id": "u-1", "address": {"city": "Oslo"}},
         [("u-1", "has_address_city", "Oslo")],
     ),
+    "the last part of a tool's name goes before what it belongs to": (
+        "guestList.transfer",
+        {"guest": USER, "to": {"table": "Window 4"}},
+        [(USER, "has_table", "Window 4")],
+    ),
+    "and so behind a colon": (
+        "locker:list:set",
+        {"member": USER, "locker": "Left 11"},
+        [(USER, "has_locker", "Left 11")],
+    ),
+    "a verb wherever it stands, before one that may be a noun": (
+        "schedule_shift_put",
+        {"nurse": USER, "shift": "2028-W11"},
+        [(USER, "has_shift", "2028-W11")],
+    ),
 }
 NOTHING = {
     "a tool that reads": ("get_plan", {"customer_id": "c-1", "plan": "Plus"}),
     "a tool that reads what was updated": ("list_updates", {"user_id": "u-1", "city": "Oslo"}),
+    "a tool whose last part reads": ("update.list", {"user_id": "u-1", "city": "Oslo"}),
     "a trial": ("set_plan", {"customer_id": "c-1", "plan": "Plus", "dry_run": True}),
     "a file of nobody's": ("edit_file", {"path": "src/app.py", "replace": "x"}),
     "something new without an id": ("create_ticket", {"title": "Broken", "priority": "high"}),
