@@ -70,12 +70,14 @@ WRITE_VERBS: Final[Mapping[str, bool]] = {
             "set update change modify edit patch put replace reset switch save write remember "
             "configure adjust assign reassign select choose enable disable move rename relocate "
             "upsert correct amend upgrade downgrade reschedule reroute swap create add append "
-            "insert subscribe enroll apply pin attach revise alter rewrite overwrite retag relabel "
+            "insert subscribe enroll apply attach revise alter rewrite overwrite retag relabel "
             "allocate reallocate rebook renew extend transfer"
         ),
         True,
     ),
-    **dict.fromkeys(word_set("book register reserve schedule open store record admit park"), False),
+    **dict.fromkeys(
+        word_set("book register reserve schedule open store record admit park pin"), False
+    ),
 }
 """Words of a tool's name that say that it writes; false: only the first word does (an order book
 is read)."""
@@ -86,6 +88,8 @@ READ_VERBS = word_set(
 )
 MOVING_VERBS = word_set("move relocate transfer park put reroute")
 """What they name last is where it is then."""
+MAKING_VERBS = word_set("create add append insert book reserve record register open")
+"""What they name is new: their other arguments say something of that, not of whom it is for."""
 ADDING_VERBS = word_set("add append insert assign allocate subscribe enroll attach book reserve")
 """What they write stands beside what was there."""
 VALUE_VERBS = word_set(

@@ -9,12 +9,13 @@
    person's; what a key names by an identifier, as ids do (`move_pallet(pallet: P-7)`,
    `assign_bed(patient: P-2, bed: B-4)`); the event's user, when an argument holds the `user_id`;
    the person or the thing that a key names (`owner`, `repo`); else the event's user, when the tool
-   is about people and their settings, or named after the argument (`set_language(language)`). Else
-   the call asserts nothing.
+   is about people and their settings, or named after the argument (`set_language(language)`) and
+   given no identifier. Else the call asserts nothing.
 3. Every other argument says what a field of a record says: `has_<argument>`, so that a write ends
    what a record told. `{"field": "city", "value": "Oslo"}` and `{"changes": {"city": "Oslo"}}` mean
    `city: Oslo`; keys of an inner object are joined to its own (`has_address_city`). Options of a
-   call (`force`, `notify`) and what is said beside it (`reason`, `query`) are no attributes.
+   call (`force`, `notify`) and what is said beside it (`reason`, `query`) are no attributes; nor,
+   of a person, is what describes a thing that a call makes for them (`create_order`, `add_slip`).
 4. It holds from the first result that answers the call and did not fail, with the call as what says
    it and the result as what confirms it. Without such a result within WINDOW events of the session
    nothing is asserted; a late call or result is taken into account when it comes. A call that has
@@ -61,6 +62,7 @@ from enrichment.records import (
 )
 from enrichment.vocabulary import (
     ADDING_VERBS,
+    MAKING_VERBS,
     MOVING_VERBS,
     READ_VERBS,
     VALUE_VERBS,
@@ -243,11 +245,28 @@ def _claims(
         for key, item in fields.items()
         if key not in _OPTIONS | _SAID and not _SECRET.fullmatch(key) and key != subject.key
     }
+    if declared is None and subject.party.entity_type == "user":
+        left = _of_person(verb, left)
     several = verb.verb in ADDING_VERBS
     if verb.verb in MOVING_VERBS:
         yield from _moved(subject, fields)
     for fact in sorted(record_facts(subject, left, verb.nouns), key=lambda fact: fact.rank):
         yield _claim(fact, functional=fact.functional and not several)
+
+
+def _of_person(verb: _Verb, fields: dict[str, Any]) -> dict[str, Any]:
+    """Fields that say something of a person: of what makes a thing for one, only what it makes.
+
+    `add_allergy(patient, allergy)` tells an allergy, `create_order(customer, priority)` nothing.
+    """
+    if verb.verb not in MAKING_VERBS or verb.nouns & USER_NOUNS:
+        return fields
+    return {key: item for key, item in fields.items() if _is_of(verb, key)}
+
+
+def _is_of(verb: _Verb, key: str) -> bool:
+    """Whether a tool is named after an argument."""
+    return any(singular(word) in verb.nouns for word in key.split("_"))
 
 
 def _moved(subject: Record, fields: Mapping[str, Any]) -> Iterator[Claim]:
@@ -386,9 +405,11 @@ def _own_user(event: Event, verb: _Verb, fields: Mapping[str, Any]) -> Record | 
     """The event's user, where the tool is about people or named after what it sets."""
     if event.user_id is None or any(_FILES.fullmatch(key) for key in fields):
         return None
-    attributes = {singular(word) for key in fields for word in key.split("_")}
     about = verb.nouns & (USER_NOUNS | _SETTINGS)
-    if not about and not (verb.nouns & attributes and verb.verb not in ADDING_VERBS):
+    named_after = [key for key in fields if _is_of(verb, key)]
+    if not about and not (named_after and verb.verb not in ADDING_VERBS):
         return None
+    if not about and any(_is_name(fields[key]) for key in fields.keys() - set(named_after)):
+        return None  # it is about what that names
     party = named(event.user_id, "user", exact=True)
     return Record(party, "", "user") if party else None

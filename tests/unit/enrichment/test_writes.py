@@ -135,6 +135,11 @@ SUBJECTS = {
         {"guest": USER, "to": {"table": "Window 4"}},
         [(USER, "has_table", "Window 4")],
     ),
+    "what is made for somebody, and named after": (
+        "add_allergy",
+        {"patient": USER, "allergy": "penicillin", "grade": 3},
+        [(USER, "has_allergy", "penicillin")],
+    ),
     "and so behind a colon": (
         "locker:list:set",
         {"member": USER, "locker": "Left 11"},
@@ -150,6 +155,12 @@ NOTHING = {
     "a tool that reads": ("get_plan", {"customer_id": "c-1", "plan": "Plus"}),
     "a tool that reads what was updated": ("list_updates", {"user_id": "u-1", "city": "Oslo"}),
     "a tool whose last part reads": ("update.list", {"user_id": "u-1", "city": "Oslo"}),
+    "what is made for somebody": ("addSlip", {"holder": USER, "gross": 830}),
+    "a verb that is a noun behind another": ("issue_pin", {"account": USER, "hours": 12}),
+    "what has a name that is no argument's": (
+        "SetFate",
+        {"tag": "PV:8245", "scene": "S35/32", "fate": "crushed"},
+    ),
     "a trial": ("set_plan", {"customer_id": "c-1", "plan": "Plus", "dry_run": True}),
     "a file of nobody's": ("edit_file", {"path": "src/app.py", "replace": "x"}),
     "something new without an id": ("create_ticket", {"title": "Broken", "priority": "high"}),
