@@ -37,7 +37,7 @@ _FORMER: Final = re.compile(
 _AT_FIRST: Final = re.compile(r"(?<!\w)(?:originally|initially|at\s+first)(?!\w)", re.IGNORECASE)
 _IN_PAST: Final = re.compile(r"(?<!\w)(?:was|were|did|had)(?!\w)", re.IGNORECASE)
 _NEVER_FORMER: Final = frozenset((Operator.BEFORE, Operator.AFTER, Operator.WINDOW))
-_IDENTIFIER: Final = re.compile(r"(?=\D*\d)(?=.*[^\W\d_])[\w./#:-]{2,60}")
+_IDENTIFIER: Final = re.compile(r"(?=\D*\d)(?=.*[^\W\d_])[\w./#~:@|=+-]{2,60}")
 _DATE: Final = re.compile(r"\d{4}-\d\d(?:-\d\d)?(?:[T ].*)?")
 _FROM_TO: Final = re.compile(
     r"(?<!\w)from\s+(?P<old>\S+(?:\s\S+){0,3}?)\s+to\s+(?P<new>\S+(?:\s\S+){0,3}?)(?=[\s.,;:!?)]|$)",

@@ -135,9 +135,16 @@ def in_words_of_facts(
     if likeness[chosen] < max(LIKE, LIKER * max(others, default=0.0)):
         return None
     words = relation_words(chosen.relation).removeprefix("has ")
-    query = _ASKED[operator].format(words, chosen.source)
+    query = _ASKED[operator].format(words, as_put(chosen.source, plan.timeless))
     stems = frozenset(map(stem, map(plain, topic)))
     return Meant(query, operator, stems, min(1.0, likeness[chosen]))
+
+
+def as_put(name: str, question: str) -> str:
+    """A name as a question spells it: by capitals it is known there to be one."""
+    parts = r"[\W_]+".join(map(re.escape, words_in(name)))  # `ann.lee` is put as "Ann Lee"
+    spelled = re.search(rf"(?<!\w){parts}(?!\w)", question, re.IGNORECASE) if parts else None
+    return spelled[0] if spelled else name
 
 
 def asks_value(plan: Plan) -> Operator | None:

@@ -222,9 +222,9 @@ def went_through_first(
     tool = int(stories.tool[best])
     if tool < 0 or stories.failed[best] or roles.fixing_call[best] or roles.fixing_result[best]:
         return order
-    if not (roles.between[best] or is_reader(stories.tools[tool])):
-        return order
     done = numpy.flatnonzero(roles.fixing_result & (stories.story == stories.story[best]))
+    if not (is_reader(stories.tools[tool]) or (done > best).any()):
+        return order
     named = {place: _named_in(stories, terms, place) for place in (best, *done.tolist())}
     meant = [place for place in done.tolist() if named[place] >= named[best]]
     return in_front(numpy.array(meant[-1:], dtype=numpy.int64), order)

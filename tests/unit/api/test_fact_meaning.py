@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from api.retrieval.fact_meaning import asks_value, in_words_of_facts
+from api.retrieval.fact_meaning import as_put, asks_value, in_words_of_facts
 from api.retrieval.plan import Operator, plan_of
 from api.retrieval.story_terms import story_terms
 
@@ -35,3 +35,11 @@ def test_what_is_named_by_a_number_is_found_by_it() -> None:
     asked_of: Any = None  # nothing is asked of it
     terms = story_terms(question, plan)
     assert in_words_of_facts(asked_of, asked_of, terms, plan, embed=asked_of) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "put"),
+    [("ann lee", "Ann Lee"), ("ann.lee", "Ann Lee"), ("bob", "bob"), ("c++", "c++"), ("", "")],
+)
+def test_a_name_is_spelled_as_the_question_has_it(name: str, put: str) -> None:
+    assert as_put(name, "What is the parking bay of Ann Lee?") == put

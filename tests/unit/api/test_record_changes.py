@@ -180,3 +180,13 @@ def test_what_a_nested_record_is_called_by_stands_beside_its_value() -> None:
     )
     assert read("What is Riel's size?", given) == "large"
     assert read("What was Riel's size before?", given) == "small"
+
+
+def test_what_others_have_is_no_value_that_somebody_had_before() -> None:
+    """Whose it is stands in the record by a key of any signs, and not by the name that is asked."""
+    given = shown(
+        (node("bay", at=DAYS[0]), "stall.bay: red\nstall.holder: crew~41"),
+        (node("all", at=DAYS[1]), "bay: all\ntop: 65 m"),
+        (node("moved", at=DAYS[2]), "bay: blue\nholder: crew~41"),
+    )
+    assert read("What was the bay of Ann before?", given) == "red"

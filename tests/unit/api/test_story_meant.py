@@ -146,6 +146,17 @@ def test_when_it_was_is_when_it_went_through_and_not_when_it_was_looked_up() -> 
     assert given.value == moment(5)
 
 
+def test_when_it_was_is_not_when_something_was_done_for_it() -> None:
+    asked = Asked("On what day did the firing of the kiln take place?")
+    asked.add(0, "call", "kiln", tool="weather_now")
+    asked.add(0, "result", "for a firing of the kiln: dry", tool="weather_now", cosine=0.9)
+    asked.add(0, "call", "kiln", tool="stoke")
+    asked.add(0, "failure", "kiln wants a cone", tool="stoke")
+    asked.add(0, "call", "kiln cone 6", tool="stoke")
+    asked.add(0, "result", "queued", tool="stoke")
+    assert asked.answer().value == moment(5)
+
+
 def test_when_it_was_looked_up_is_when_that_was_done() -> None:
     asked = Asked("When was the handbook searched for the kiln?")
     asked.add(0, "call", "kiln", tool="fire_kiln")
