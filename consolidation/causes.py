@@ -8,6 +8,7 @@ away, and the failure says the same. So a change that names what a failure names
   of a tool whose name says so (`set_carrier`), that did not fail. To make something new is none.
 - Its **names** are the values that it gives, and the last part of a dotted key, as far as they are
   distinctive: not a plain word, not a small number, a date or an amount, at least MIN_CHARACTERS.
+  A code, `DMA-74.9`, is one wherever it stands among the parts (`prv.night_sp.DMA-74.9`).
   A proper name is one where it is all that a changed setting had or has (`from: SkyBistro`).
 - The rarer a name is, the more it tells: what many sessions mention (the repository, the customer)
   names nothing.
@@ -85,6 +86,9 @@ _JOINED = re.compile(r"[A-Za-z0-9][-_.@/:][A-Za-z0-9]")
 _PROPER = re.compile(r"[A-Z][\w'-]+(?: [A-Z0-9][\w'-]*)+")
 _PROPER_WORD = re.compile(r"[A-Z][a-z]{3,}")
 _CAMEL = re.compile(r"[A-Z][a-z]+[A-Z][A-Za-z]+")
+_PART = re.compile(r"[^./:+]+(?:\.\d+(?![^./:+]))*")
+"""Of a dotted or slashed name; a number behind a dot goes on: `DMA-74.9`."""
+_CODE_PART = re.compile(r"(?=.*[A-Za-z])(?=.*\d)(?:.*[A-Z]|.*[A-Za-z0-9][-_][A-Za-z0-9])")
 _CODE = re.compile(r"[A-Z]+(?:-[A-Z]+)+")
 
 
@@ -230,7 +234,7 @@ def _proper_values(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _distinctive(value: str) -> Iterator[str]:
-    """A value as a whole, its tokens, and the last part of a dotted one."""
+    """A value as a whole, its tokens, the last part of a dotted one, and codes among the parts."""
     if _PROPER.fullmatch(value) and len(value) <= MAX_NAME:
         yield value
     for match in _TOKEN.finditer(value):
@@ -238,6 +242,20 @@ def _distinctive(value: str) -> Iterator[str]:
         for name in (token, token.rpartition(".")[2]):
             if _is_name(name, alone=name == value or name != token):
                 yield name
+        yield from _codes_in(token)
+
+
+def _codes_in(token: str) -> Iterator[str]:
+    """The codes among the parts of a dotted or slashed name: `DMA-74.9` of `prv.sp.DMA-74.9`.
+
+    Without a digit, a part that is not the last one says where something is kept (`zone-north`),
+    without a hyphen or a capital letter it is a word with a number (`oauth2`).
+    """
+    if "@" in token:
+        return
+    for match in _PART.finditer(token):
+        if match[0] != token and _CODE_PART.search(match[0]) and _is_name(match[0], alone=True):
+            yield match[0]
 
 
 def _is_name(name: str, *, alone: bool) -> bool:

@@ -237,3 +237,24 @@ def test_a_code_in_capital_letters_is_what_a_call_changed() -> None:
     found = cause_of(failing_of([refused(2, "ILLEGAL / R-OUT short")]), changes_of([amended]), {})
     assert found is not None
     assert found.names == ("R-OUT",)
+
+
+# -- parts of a name -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "parts"),
+    [
+        ("prv.night_sp.DMA-74.9", ["DMA-74.9"]),
+        ("DMA-74.9/PRV/NIGHT_SP", ["9/PRV/NIGHT_SP", "DMA-74.9"]),
+        ("telemetry.RTU4711.apn", ["RTU4711"]),
+        ("prv.zone-north.night", []),
+        ("auth.oauth2.timeout", []),
+        ("logs/2026-11-03/12.5", []),
+        ("ines.mbeki-rao@mail-7.example", []),
+        ("acme/route-planner/main.py", []),
+    ],
+)
+def test_a_code_is_a_name_wherever_it_stands_in_a_longer_one(value: str, parts: list[str]) -> None:
+    names = [spelled for _, spelled in names_in(f"setting: {value}")]
+    assert names == [value, *parts]
