@@ -160,7 +160,7 @@ def actions(events: Sequence[SourceEvent]) -> list[Action]:
     answered: set[str] = set()
     for event in events:
         if is_tool_result(event):
-            call = _call_of(event, by_id)
+            call = answered_call(event, by_id)
             if call is not None:
                 answered.add(call.event_id)
             uses.append(Action(_tool(event), call, event, is_failure(event)))
@@ -174,7 +174,13 @@ def actions(events: Sequence[SourceEvent]) -> list[Action]:
     return sorted(uses, key=lambda use: (places[use.first.event_id], places[use.last.event_id]))
 
 
-def _call_of(result: SourceEvent, by_id: Mapping[str, SourceEvent]) -> SourceEvent | None:
+def answered_call(result: SourceEvent, by_id: Mapping[str, SourceEvent]) -> SourceEvent | None:
+    """The call that a result of a tool answers.
+
+    Args:
+        result: for which `is_tool_result` holds.
+        by_id: the events among which the call is looked for.
+    """
     for cause in result.causes:
         call = by_id.get(cause.event_id)
         if call is not None and call.kind is EventKind.CALL and cause.rule in _ANSWERS:
@@ -435,6 +441,17 @@ def _effects(ordered: Iterable[SourceEvent]) -> _Effects:
         for cause in event.causes:
             effects.setdefault(cause.event_id, []).append(_Effect(event, cause.rule))
     return effects
+
+
+def solved(events: Iterable[SourceEvent]) -> frozenset[str]:
+    """Ids of what failed in a session and went through when it was tried again."""
+    events = list(events)
+    effects = _effects(events)
+    return frozenset(
+        event.event_id
+        for event in events
+        if is_failure(event) and _resolution_of(event, effects) is not None
+    )
 
 
 def _retries(event_id: str, effects: _Effects) -> list[SourceEvent]:

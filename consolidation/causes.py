@@ -8,7 +8,11 @@ away, and the failure says the same. So a change that names what a failure names
   of a tool whose name says so (`set_carrier`), that did not fail. To make something new is none.
 - Its **names** are the values that it gives, and the last part of a dotted key, as far as they are
   distinctive: not a plain word, not a small number, a date or an amount, at least MIN_CHARACTERS.
+  A code, `DMA-74.9`, is one wherever it stands among the parts (`prv.night_sp.DMA-74.9`).
   A proper name is one where it is all that a changed setting had or has (`from: SkyBistro`).
+- A failure names what it **says**. A code of a setting that the failed call was **given** counts,
+  too, but less: the call was about it, and need not have failed because of it; nor did it, if it
+  went through with it when it was tried again.
 - The rarer a name is, the more it tells: what many sessions mention (the repository, the customer)
   names nothing.
 - Only what happened at most MAX_DAYS before, and of several changes the most certain one alone.
@@ -20,10 +24,11 @@ see both sessions, and is verified and rebuilt as every link is.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from math import exp
 from typing import Final, NamedTuple
 
+from consolidation.actions import answered_call, is_tool_result, solved
 from consolidation.sources import SourceEvent
 from enrichment.act_names import first_word
 from enrichment.event_kinds import EventKind, is_failed
@@ -39,13 +44,15 @@ MAX_NAMES: Final = 40
 MAX_CHANGES: Final = 100
 """Of one session, and failures likewise, the last ones."""
 FAILURE_CHARACTERS: Final = 1_000
-"""Of a failure's text."""
+"""Of a failure's text, and of what its call was given."""
 TYPE_CONFIDENCE: Final = 0.9
 """Of an event that says by its type that something changed."""
 CALL_CONFIDENCE: Final = 0.8
 """Of a call of a tool that changes something by its name."""
 TRACE_CONFIDENCE: Final = 0.97
 """Of either, in the trace of the failure."""
+GIVEN_SHARE: Final = 0.85
+"""Of the confidence, where a name is only among what the failed call was given."""
 LEAST_CONFIDENCE: Final = 0.6
 FEW_SESSIONS: Final = 5
 """That mention a name, up to which it counts in full."""
@@ -85,6 +92,9 @@ _JOINED = re.compile(r"[A-Za-z0-9][-_.@/:][A-Za-z0-9]")
 _PROPER = re.compile(r"[A-Z][\w'-]+(?: [A-Z0-9][\w'-]*)+")
 _PROPER_WORD = re.compile(r"[A-Z][a-z]{3,}")
 _CAMEL = re.compile(r"[A-Z][a-z]+[A-Z][A-Za-z]+")
+_PART = re.compile(r"[^./:+]+(?:\.\d+(?![^./:+]))*")
+"""Of a dotted or slashed name; a number behind a dot goes on: `DMA-74.9`."""
+_CODE_PART = re.compile(r"(?=.*[A-Za-z])(?=.*\d)(?:.*[A-Z]|.*[A-Za-z0-9][-_][A-Za-z0-9])")
 _CODE = re.compile(r"[A-Z]+(?:-[A-Z]+)+")
 
 
@@ -107,12 +117,22 @@ class Change(NamedTuple):
 
 
 class Failing(NamedTuple):
-    """An event that tells of a failure: what it says, folded."""
+    """An event that tells of a failure.
+
+    Attributes:
+        event_id: of the event.
+        occurred_at_ms: when.
+        trace_id: of the event; empty: not known.
+        text: what it says, folded.
+        given: what the call that failed was given, folded; empty: it is of no call, that is not
+            known, or it went through when it was tried again.
+    """
 
     event_id: str
     occurred_at_ms: int
     trace_id: str
     text: str
+    given: str = ""
 
 
 class FoundCause(NamedTuple):
@@ -182,18 +202,56 @@ def changes_of(events: Iterable[SourceEvent]) -> tuple[Change, ...]:
 
 
 def failing_of(events: Iterable[SourceEvent]) -> tuple[Failing, ...]:
-    """The failures that a session tells of, by time; those that say nothing are left out."""
+    """The failures that a session tells of, by time; those that say nothing are left out.
+
+    Args:
+        events: of the session, a failure with the call that it is the outcome of.
+    """
+    events = list(events)
+    given = _given_to(events)
     failing = (
         Failing(
-            event.event_id,
-            event.occurred_at_ms,
-            event.trace_id,
-            folded((event.text or event.summary)[:FAILURE_CHARACTERS]),
+            event_id=event.event_id,
+            occurred_at_ms=event.occurred_at_ms,
+            trace_id=event.trace_id,
+            text=_said_by(event),
+            given=given.get(event.event_id, ""),
         )
         for event in events
         if is_failed(event.kind, event.status) and (event.text or event.summary)
     )
     return tuple(failing)[-MAX_CHANGES:]
+
+
+def _given_to(events: Sequence[SourceEvent]) -> dict[str, str]:
+    """What calls were given, folded, by the failure that came of them.
+
+    Nothing of a call that went through when it was tried again: what it was about was no obstacle.
+    """
+    by_id = {event.event_id: event for event in events}
+    calls = {
+        event.event_id: call for event in events if (call := failed_call(event, by_id)) is not None
+    }
+    went_through = solved(events) if calls else ()
+    return {
+        event_id: _said_by(call) for event_id, call in calls.items() if event_id not in went_through
+    }
+
+
+def failed_call(event: SourceEvent, by_id: Mapping[str, SourceEvent]) -> SourceEvent | None:
+    """The call whose outcome an event is that tells of a failure; of any other None.
+
+    Args:
+        event: of any kind.
+        by_id: the events of its session.
+    """
+    if not is_failed(event.kind, event.status) or not is_tool_result(event):
+        return None
+    return answered_call(event, by_id)
+
+
+def _said_by(event: SourceEvent) -> str:
+    return folded((event.text or event.summary)[:FAILURE_CHARACTERS])
 
 
 def _may_be_a_place(name: str) -> bool:
@@ -230,7 +288,7 @@ def _proper_values(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _distinctive(value: str) -> Iterator[str]:
-    """A value as a whole, its tokens, and the last part of a dotted one."""
+    """A value as a whole, its tokens, the last part of a dotted one, and codes among the parts."""
     if _PROPER.fullmatch(value) and len(value) <= MAX_NAME:
         yield value
     for match in _TOKEN.finditer(value):
@@ -238,6 +296,20 @@ def _distinctive(value: str) -> Iterator[str]:
         for name in (token, token.rpartition(".")[2]):
             if _is_name(name, alone=name == value or name != token):
                 yield name
+        yield from _codes_in(token)
+
+
+def _codes_in(token: str) -> Iterator[str]:
+    """The codes among the parts of a dotted or slashed name: `DMA-74.9` of `prv.sp.DMA-74.9`.
+
+    Without a digit, a part that is not the last one says where something is kept (`zone-north`),
+    without a hyphen or a capital letter it is a word with a number (`oauth2`).
+    """
+    if "@" in token:
+        return
+    for match in _PART.finditer(token):
+        if match[0] != token and _CODE_PART.search(match[0]) and _is_name(match[0], alone=True):
+            yield match[0]
 
 
 def _is_name(name: str, *, alone: bool) -> bool:
@@ -290,9 +362,9 @@ def _caused(failure: Failing, change: Change, rarity: Mapping[str, float]) -> Fo
     if not 0 < age_ms <= MAX_DAYS * _DAY_MS:
         return None
     shared = {
-        spelled: rarity.get(name, 1.0)
+        spelled: weight
         for name, spelled in change.names
-        if rarity.get(name, 1.0) and says_name(failure.text, name)
+        if (weight := rarity.get(name, 1.0) * _named_share(failure, change, spelled))
     }
     if not shared:
         return None
@@ -309,6 +381,21 @@ def _caused(failure: Failing, change: Change, rarity: Mapping[str, float]) -> Fo
         names=tuple(shared),
         confidence=confidence,
     )
+
+
+def _named_share(failure: Failing, change: Change, spelled: str) -> float:
+    """How much it counts that a failure has a name of a change; 0: it has not.
+
+    Calls are given the same things again and again, and what another call did to one of them is
+    seldom why the next fails. So only settings that changed, by the type of the event, are looked
+    for there, and only codes: a proper name is what many calls choose (`carrier: Marten Post`).
+    """
+    name = folded(spelled)
+    if says_name(failure.text, name):
+        return 1.0
+    is_code = " " not in name and any(letter.isdigit() for letter in name)
+    may_be_given = is_code and change.confidence == TYPE_CONFIDENCE
+    return GIVEN_SHARE if may_be_given and says_name(failure.given, name) else 0.0
 
 
 def changing_sessions(

@@ -9,7 +9,8 @@ sessions know each entity; two sessions are then compared by their traits.
   agent share those. Rare entities weigh by Adamic and Adar, 1 / ln(sessions).
 - **Alike** are failures of one tool whose signatures are equal, or share ALIKE of their words. A
   failure is resolved by the outcome of the last retry, if that succeeded.
-- **Caused** is a failure that names what a session changed before it (`causes`).
+- **Caused** is a failure that names, or whose call was given, what a session changed before it
+  (`causes`).
 - Only within a tenant, and only to sessions whose users are among the session's own: events of
   other users are never shown to its reader.
 

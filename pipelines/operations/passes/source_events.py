@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from consolidation.causes import may_change
+from consolidation.causes import failed_call, may_change
 from consolidation.sources import (
     Cause,
     Mentioned,
@@ -91,7 +91,7 @@ def slim_events(
     """The same as far as other sessions are concerned with them.
 
     Entities without roles, and no words but `text` of what failed, which is the event's line where
-    it has no text, and of what was changed.
+    it has no text, of the call that failed so, and of what was changed.
     """
     sessions = session_members(graph, tenant, session_ids, _SLIM)
     causes, names = _around(graph, tenant, sessions, ("name",))
@@ -182,13 +182,17 @@ def _most_certain(edges: Iterable[FoundEdge], times: Mapping[Key, int]) -> tuple
 
 
 def _telling(events: Sequence[SourceEvent]) -> Iterable[SourceEvent]:
-    """What failed, by its status or kind or because it was tried again, and what was changed."""
+    """What failed or was tried again, the calls of what failed, and what was changed."""
+    by_id = {event.event_id: event for event in events}
+    calls = (failed_call(event, by_id) for event in events)
+    failed = {call.event_id for call in calls if call is not None}
     retried = {cause.event_id for event in events for cause in event.causes if cause.rule == RETRY}
     return (
         event
         for event in events
         if is_failed(event.kind, event.status)
         or (event.tool_name is not None and event.event_id in retried)
+        or event.event_id in failed
         or may_change(event)
     )
 

@@ -24,7 +24,7 @@ from consolidation.causes import (
 from consolidation.links import SessionTraits, best_links, link_candidates, session_profile
 from consolidation.links import session_traits as traits_of
 from consolidation.payloads import MAX_CAUSES, LinkCandidate, SessionLink
-from consolidation.sources import SourceEvent
+from consolidation.sources import Cause, SourceEvent
 from tests.factories import event_id
 from tests.source_factories import called, mentioned, returned, source_event
 
@@ -237,3 +237,82 @@ def test_a_code_in_capital_letters_is_what_a_call_changed() -> None:
     found = cause_of(failing_of([refused(2, "ILLEGAL / R-OUT short")]), changes_of([amended]), {})
     assert found is not None
     assert found.names == ("R-OUT",)
+
+
+# -- parts of a name, and what a call was given ----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "parts"),
+    [
+        ("prv.night_sp.DMA-74.9", ["DMA-74.9"]),
+        ("DMA-74.9/PRV/NIGHT_SP", ["9/PRV/NIGHT_SP", "DMA-74.9"]),
+        ("telemetry.RTU4711.apn", ["RTU4711"]),
+        ("prv.zone-north.night", []),
+        ("auth.oauth2.timeout", []),
+        ("logs/2026-11-03/12.5", []),
+        ("ines.mbeki-rao@mail-7.example", []),
+        ("acme/route-planner/main.py", []),
+    ],
+)
+def test_a_code_is_a_name_wherever_it_stands_in_a_longer_one(value: str, parts: list[str]) -> None:
+    names = [spelled for _, spelled in names_in(f"setting: {value}")]
+    assert names == [value, *parts]
+
+
+def after(number: int, rule: str | None = None) -> Cause:
+    return Cause(event_id(number), rule, 1.0)
+
+
+GIVEN = called(2, "head_sample", "hydrant: H1234/5\nzone: DMA-74.9", at=DAY_MS)
+LOW = refused(3, "LOW_HEAD 0.4 bar @ H1234/5", tool_name="head_sample", causes=(after(2),))
+ZONE = changed(1, "now: 2.1 bar\npoint: prv.night_sp.DMA-74.9\nwas: 3.4 bar")
+
+
+def test_a_failure_goes_back_to_the_change_of_what_its_call_was_given() -> None:
+    cause = cause_of(failing_of([GIVEN, LOW]), changes_of([ZONE]), {})
+    assert cause is not None
+    assert (cause.effect_event_id, cause.names) == (LOW.event_id, ("DMA-74.9",))
+    assert cause_of(failing_of([LOW]), changes_of([ZONE]), {}) is None
+
+
+def test_what_a_call_was_given_tells_less_than_what_a_failure_says() -> None:
+    said = LOW._replace(text=f"{LOW.text} in DMA-74.9")
+    confidences = [
+        cause.confidence
+        for outcome in (LOW, said)
+        if (cause := cause_of(failing_of([GIVEN, outcome]), changes_of([ZONE]), {}))
+    ]
+    assert confidences == sorted(set(confidences))
+    assert len(confidences) == 2
+
+
+def test_what_the_failure_says_comes_before_what_its_call_was_given() -> None:
+    said = LOW._replace(text="LOW_HEAD behind prv-31")
+    other = changed(4, "valve: prv-31", at=-DAY_MS)
+    cause = cause_of(failing_of([GIVEN, said]), changes_of([other, ZONE]), {})
+    assert cause is not None
+    assert cause.names == ("prv-31",)
+
+
+def test_a_call_that_went_through_when_tried_again_did_not_fail_for_what_it_was_given() -> None:
+    retry = called(4, "head_sample", GIVEN.text, at=DAY_MS + 10, causes=(after(3, "retry"),))
+    done = returned(5, "head_sample", "2.4 bar", at=DAY_MS + 11, causes=(after(4, "tool_result"),))
+    assert cause_of(failing_of([GIVEN, LOW, retry, done]), changes_of([ZONE]), {}) is None
+    assert cause_of(failing_of([GIVEN, LOW, retry]), changes_of([ZONE]), {}) is not None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        changed(1, "setting: carrier\nto: Marten Post 2"),
+        called(1, "set_pressure", "zone: DMA-74.9", session_id="house"),
+    ],
+    ids=["a proper name is what many calls choose", "a call did the same to many things"],
+)
+def test_only_codes_of_settings_are_looked_for_in_what_a_call_was_given(
+    change: SourceEvent,
+) -> None:
+    given = GIVEN._replace(text="carrier: Marten Post 2\nzone: DMA-74.9")
+    assert changes_of([change])
+    assert cause_of(failing_of([given, LOW]), changes_of([change]), {}) is None

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 import pytest
 
+from consolidation.causes import GIVEN_SHARE, TYPE_CONFIDENCE
 from consolidation.links import session_profile
+from consolidation.payloads import CAUSE
 from consolidation.sources import SourceEvent
+from enrichment.event_kinds import EventKind
 from pipelines.graph.port import Reads
 from pipelines.operations.passes import sessions as pages
 from pipelines.operations.passes import surroundings as runs
 from pipelines.operations.passes.run import Pass
 from pipelines.operations.passes.source_events import slim_events, source_events
 from projections.events import Event
-from projections.schema import ENTITY, LINKED_TO, SAME_AS
+from projections.schema import ENTITY, EVENT, LINKED_TO, SAME_AS
 from tests.factories import NOW_MS, event, event_id, sessions
 from tests.passing import Passing, entity_id
 
@@ -294,3 +297,62 @@ def test_an_entity_that_nothing_mentions_gives_its_id_but_no_name(live: Passing)
     assert [(one.entity_id, one.name) for one in first.entities] == [(unmentioned[1], "beta")]
     assert live.run().complete
     assert live.graph.dead_letters() == []
+
+
+# -- causes in other sessions ----------------------------------------------------------------------
+
+
+def lower(live: Passing) -> None:
+    """The house changes a setting, with a session of its own."""
+    change = event(1, session_id="house", trace_id="t", event_type="config.changed")
+    live.take_in(change)
+    live.say(1, "now: 2.1 bar\npoint: prv.night_sp.DMA-74.9\nwas: 3.4 bar")
+    live.put(EVENT.label, event_id(1), kind=EventKind.OTHER)
+    live.mention(1, "DMA-74.9")
+
+
+def sample(live: Passing) -> None:
+    """A call that is given what was changed fails, and does not say so."""
+    call = event(2, session_id="desk", event_type="tool.call", tool_name="head_sample")
+    low = event(3, session_id="desk", tool_name="head_sample", status="failed")
+    live.take_in(call, low._replace(parent_event_id=call.event_id))
+    live.say(2, "hydrant: H1234/5\nzone: DMA-74.9")
+    live.put(EVENT.label, event_id(2), kind=EventKind.CALL)
+    live.say(3, "LOW_HEAD 0.4 bar @ H1234/5")
+    live.put(EVENT.label, event_id(3), kind=EventKind.FAILURE)
+    live.mention(2, "DMA-74.9")
+
+
+def decided_causes(live: Passing) -> list[tuple[object, ...]]:
+    names = ("reason", "effect_event_id", "cause_event_id", "evidence", "score")
+    links = [edge.values for edge in live.drawn(LINKED_TO.type, *names)]
+    return [(*map(link.get, names[1:]),) for link in links if link["reason"] == CAUSE]
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [(lower, sample, Passing.run), (lower, Passing.run, sample), (sample, Passing.run, lower)],
+    ids=["together", "the change first", "the failure first"],
+)
+def test_what_a_failed_call_was_given_leads_to_its_change_in_every_order(
+    steps: tuple[Callable[[Passing], object], ...],
+) -> None:
+    live = Passing()
+    for step in steps:
+        step(live)
+    live.run()
+    ((effect, cause, evidence, score),) = decided_causes(live)
+    assert (effect, cause, evidence) == (event_id(3), event_id(1), ("DMA-74.9",))
+    assert score == round(TYPE_CONFIDENCE * GIVEN_SHARE, 4)
+    assert live.run(anew=True).links_written == 0
+
+
+def test_a_call_that_failed_keeps_its_words_for_others() -> None:
+    live = Passing()
+    sample(live)
+    whole, slim = (
+        session_profile(read(live.graph, "default", ["desk"])["desk"])
+        for read in (source_events, slim_events)
+    )
+    assert slim.failing == whole.failing
+    assert [failing.given for failing in whole.failing] == ["hydrant: h1234/5 zone: dma-74.9"]
