@@ -24,6 +24,7 @@ class Said(NamedTuple):
     occurred_ms: int = 0
     previous_id: str | None = None
     cosine: float | None = None
+    window_cosine: float | None = None
     importance: float = DEFAULT_IMPORTANCE
     accesses: int = 0
     accessed_ms: int = 0
@@ -36,7 +37,8 @@ def standings(said: Sequence[Said], terms: QueryTerms) -> Standings:
     counts = numpy.zeros((len(said), len(terms.stems)))
     for row, held in enumerate(stems):
         counts[row] = [held.get(stem, 0) for stem in terms.stems]
-    cosines = [numpy.nan if one.cosine is None else one.cosine for one in said]
+    cosines = numpy.array([one.cosine for one in said], dtype="f8")
+    summed = numpy.array([one.window_cosine for one in said], dtype="f8")
     return Standings(
         ids=[one.event_id for one in said],
         authors=[one.author or "" for one in said],
@@ -49,5 +51,6 @@ def standings(said: Sequence[Said], terms: QueryTerms) -> Standings:
         previous=numpy.array([places.get(one.previous_id or "", NOBODY) for one in said], "i8"),
         counts=counts,
         stems=numpy.array([len(held) for held in stems], dtype="i8"),
-        cosines=numpy.array(cosines, dtype="f8"),
+        cosines=cosines,
+        window_cosines=numpy.where(numpy.isnan(summed), cosines, summed),  # as of who stands alone
     )

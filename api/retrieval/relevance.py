@@ -1,11 +1,10 @@
 """How well events answer a question: words, meaning, speaker and place in a dialogue, one score.
 
-A turn of a conversation is short, and half of what it is about stands in the turns around it. So
-its words are counted together with those of its neighbours in FOLLOWS order, weighted down by
-distance, and BM25 is computed over the sum; the neighbours' cosines count the same way. A channel
-is scaled by what it can reach for this question (words: the best of the pool; cosine: as it is),
-not by how the pool spreads, so a passage's score does not move with what else was looked at, and
-a channel that says nothing adds the same to all.
+Words are those of an event and its neighbours (`pipelines.columns.windows`), by BM25 over the sum;
+likewise its vector, beside that of the event alone. A channel is scaled by what it can reach for
+this question (words: the best of the pool; cosines: as they are), not by how the pool spreads, so
+a passage's score does not move with what else was looked at, and a channel that says nothing adds
+the same to all.
 
 Pure: what is known of events comes in as `Standings`. The weights are those of a logistic
 regression on half a dozen features, rounded; leaving one of four conversations out moves them by
@@ -16,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy
 from numpy.typing import NDArray
@@ -25,16 +24,11 @@ from api.retrieval.query_terms import QueryTerms, agent_name
 from api.retrieval.time_spans import TimeSpan
 from consolidation.decay import DAY_MS
 from pipelines.columns.records import Standings
+from pipelines.columns.windows import Neighbour, neighbours, of_neighbour, windowed
 
 Column = NDArray[Any]
 """One number for each passage."""
 
-REACH: Final = 3
-"""Turns to either side that count as context."""
-_FADING: Final = 2.0
-"""Turns over which the weight of a neighbour falls to 1/e."""
-_LATER: Final = 0.8
-"""Weight of what comes after against what comes before: answers follow questions."""
 _SATURATION: Final = 1.2
 _LENGTH_SHARE: Final = 0.5
 """BM25's k1 and b. Windows differ less in length than turns do."""
@@ -54,7 +48,7 @@ class RelevanceWeights:
     Attributes:
         words: BM25 over the turn and its neighbours, the best of the pool being 1.
         cosine: of the turn itself.
-        near_cosine: mean of its neighbours' cosines.
+        window_cosine: of its vector summed with those of its neighbours.
         agent: the question names who says it.
         time: it happened when the question says, or soon after.
         asks: it is a question itself, which seldom answers one.
@@ -62,9 +56,9 @@ class RelevanceWeights:
         length: ln(1 + words); what says more answers more.
     """
 
-    words: float = 4.9
-    cosine: float = 5.3
-    near_cosine: float = 4.3
+    words: float = 4.3
+    cosine: float = 1.6
+    window_cosine: float = 7.9
     agent: float = 2.5
     time: float = 4.0
     asks: float = -0.95
@@ -90,17 +84,15 @@ def relevance(
     """
     if not standings.ids:
         return numpy.zeros(0)
-    neighbours = _neighbours(standings.previous)
+    around = neighbours(standings.previous)
     lengths = standings.words.astype(numpy.float64)
-    words = _words(word_counts(terms, standings), lengths, neighbours)
-    cosine = _cosines(standings)
+    words = _words(word_counts(terms, standings), lengths, around)
     named = _named(terms.agents, standings.authors)
     timely = _timely(terms.spans, standings.occurred_ms)
     total = weights.words * words + weights.agent * named + weights.time * timely
-    total = total + _form(standings.asks, lengths, neighbours, weights)
-    if cosine is not None:
-        near = _near_mean(cosine, neighbours)
-        total = total + weights.cosine * cosine + weights.near_cosine * near
+    total = total + _form(standings.asks, lengths, around, weights)
+    total = total + weights.cosine * numpy.nan_to_num(standings.cosines)
+    total = total + weights.window_cosine * numpy.nan_to_num(standings.window_cosines)
     return numpy.asarray(numpy.exp((total - total.max()) / _SPREAD))
 
 
@@ -109,48 +101,7 @@ def word_counts(terms: QueryTerms, standings: Standings) -> Column:
     return numpy.asarray(standings.counts[:, : terms.word_stems], dtype=numpy.float64)
 
 
-def neighbour_weight(distance: int) -> float:
-    """Weight of the turn so many steps later (negative: earlier); 1 for the turn itself."""
-    return float(numpy.exp(-abs(distance) / _FADING)) * (_LATER if distance > 0 else 1.0)
-
-
-class _Neighbour(NamedTuple):
-    """For each passage the index of one at some distance, or how many there are: none."""
-
-    distance: int
-    index: Any
-    weight: float
-
-
-def _neighbours(previous: Column) -> list[_Neighbour]:
-    """Those up to REACH steps away; no step leads over a gap in the pool.
-
-    Args:
-        previous: of each passage the index of the one before it; negative: it is not in the pool.
-    """
-    none = len(previous)
-    places = numpy.arange(none)
-    follows = (previous >= 0) & (previous != places)
-    back = numpy.full(none + 1, none)
-    forth = numpy.full(none + 1, none)
-    back[:none][follows] = previous[follows]
-    forth[previous[follows]] = places[follows]
-    neighbours = []
-    for step, sign in ((back, -1), (forth, 1)):
-        index = numpy.arange(none + 1)
-        for distance in range(1, REACH + 1):
-            index = step[index]
-            at = sign * distance
-            neighbours.append(_Neighbour(at, index[:none], neighbour_weight(at)))
-    return neighbours
-
-
-def _padded(column: Any) -> Any:
-    """The values of the passages, and 0: that of a neighbour that is not there."""
-    return numpy.concatenate([column, numpy.zeros_like(column[:1])])
-
-
-def _words(counts: Any, lengths: Column, neighbours: Iterable[_Neighbour]) -> Column:
+def _words(counts: Any, lengths: Column, around: Iterable[Neighbour]) -> Column:
     """BM25 over each passage with its neighbours, the best being 1; 0 where no word occurs.
 
     How rare a word is, is counted in the pool, which stands for what was ever found to match.
@@ -159,30 +110,10 @@ def _words(counts: Any, lengths: Column, neighbours: Iterable[_Neighbour]) -> Co
         return numpy.zeros(len(lengths))
     holding = (counts > 0).sum(axis=0)
     rarity = numpy.log1p((len(lengths) - holding + 0.5) / (holding + 0.5))
-    around, long = counts.copy(), lengths.copy()
-    count_of, length_of = _padded(counts), _padded(lengths)
-    for neighbour in neighbours:
-        around += neighbour.weight * count_of[neighbour.index]
-        long += neighbour.weight * length_of[neighbour.index]
+    held, long = windowed(counts, around), windowed(lengths, around)
     relative = 1 - _LENGTH_SHARE + _LENGTH_SHARE * long / max(long.mean(), 1.0)
-    scores = (rarity * around / (around + _SATURATION * relative[:, None])).sum(axis=1)
+    scores = (rarity * held / (held + _SATURATION * relative[:, None])).sum(axis=1)
     return numpy.asarray(scores / scores.max())
-
-
-def _cosines(standings: Standings) -> Column | None:
-    """Cosines, 0 where there is none, as of things that have nothing in common; None: nobody's."""
-    unknown = numpy.isnan(standings.cosines)
-    return None if unknown.all() else numpy.where(unknown, 0.0, standings.cosines)
-
-
-def _near_mean(cosine: Column, neighbours: Iterable[_Neighbour]) -> Column:
-    """Weighted mean of the neighbours' cosines; of who has none, its own."""
-    total, weight = numpy.zeros(len(cosine)), numpy.zeros(len(cosine))
-    cosine_of = _padded(cosine)
-    for neighbour in neighbours:
-        total += neighbour.weight * cosine_of[neighbour.index]
-        weight += neighbour.weight * (neighbour.index < len(cosine))
-    return numpy.where(weight > 0, total / numpy.maximum(weight, 1e-9), cosine)
 
 
 def _named(agents: frozenset[str], authors: Sequence[str]) -> Column:
@@ -209,10 +140,10 @@ def _timely(spans: Sequence[TimeSpan], occurred_ms: Column) -> Column:
 
 
 def _form(
-    asks: Column, lengths: Column, neighbours: Iterable[_Neighbour], weights: RelevanceWeights
+    asks: Column, lengths: Column, around: Iterable[Neighbour], weights: RelevanceWeights
 ) -> Column:
     """What the form of a turn adds: that it asks, that it answers, and how much it says."""
-    before = next(neighbour for neighbour in neighbours if neighbour.distance == -1)
+    before = next(neighbour for neighbour in around if neighbour.distance == -1)
     asking = asks.astype(numpy.float64)
-    answering = weights.answers * _padded(asking)[before.index]
+    answering = weights.answers * of_neighbour(asking, before)
     return numpy.asarray(weights.asks * asking + answering + weights.length * numpy.log1p(lengths))

@@ -27,6 +27,7 @@ class Standings(NamedTuple):
         counts: how often it holds each stem that was asked for, a column a stem.
         stems: how many different ones it holds.
         cosines: with the question's vector; NaN: not known.
+        window_cosines: likewise, of its vector summed with those of its neighbours (`windows`).
     """
 
     ids: list[str]
@@ -41,6 +42,7 @@ class Standings(NamedTuple):
     counts: Array
     stems: Array
     cosines: Array
+    window_cosines: Array
 
 
 TYPES: Final = tuple(EDGES)

@@ -21,6 +21,7 @@ import simsimd
 
 from enrichment.vectors import levels
 from pipelines.columns.tables import NOBODY, Array, Bits, ByRow, Ranking, Rows, Table, best
+from pipelines.columns.windows import Neighbour, windowed
 
 _K1: Final = 1.2
 _B: Final = 0.75
@@ -246,14 +247,18 @@ class Vectors:
 
     def cosines(self, vector: Array, rows: Rows) -> Array:
         """Plain cosine of each row's vector and another of unit length; NaN of a row without."""
-        table, norms = self._levels(rows)
-        if not len(rows):
-            return numpy.zeros(0)
-        # Row by row: a product of matrices sums by where a row stands among the others.
-        products = numpy.asarray(simsimd.cdist(table, vector[None, :], metric="dot")).ravel()
-        with numpy.errstate(divide="ignore", invalid="ignore"):
-            cosines = numpy.where(norms > 0, products / norms, numpy.nan)
-        return numpy.asarray(cosines, dtype=numpy.float64)
+        return _cosines(vector, *self._levels(rows))
+
+    def window_cosines(self, vector: Array, rows: Rows, around: Iterable[Neighbour]) -> Array:
+        """Likewise, of each row's vector of unit length summed with its neighbours', by weight.
+
+        Args:
+            vector: of unit length.
+            rows: of events.
+            around: places among the rows.
+        """
+        summed = windowed(self.unit(rows), around)
+        return _cosines(vector, summed, numpy.linalg.norm(summed, axis=1))
 
     def unit(self, rows: Rows) -> Array:
         """Vectors of rows, of unit length; zeros of a row without."""
@@ -279,6 +284,17 @@ class Vectors:
         table[inside] = self._table["levels"][rows[inside]]
         norms[inside] = self._table["norm"][rows[inside]]
         return table, norms
+
+
+def _cosines(vector: Array, table: Array, norms: Array) -> Array:
+    """Cosine of each row of a table and a vector of unit length; NaN where the row has no norm."""
+    if not len(table):
+        return numpy.zeros(0)
+    # Row by row: a product of matrices sums by where a row stands among the others.
+    products = numpy.asarray(simsimd.cdist(table, vector[None, :], metric="dot")).ravel()
+    with numpy.errstate(divide="ignore", invalid="ignore"):
+        cosines = numpy.where(norms > 0, products / norms, numpy.nan)
+    return numpy.asarray(cosines, dtype=numpy.float64)
 
 
 def quantised(vector: Array) -> Array:

@@ -19,14 +19,13 @@ from pipelines.columns.reads import Mentions
 from pipelines.columns.records import Standings
 from pipelines.columns.tables import NOBODY, Array, Bits, Rows, best
 from pipelines.columns.tenant import Made, Tenant
+from pipelines.columns.windows import NEIGHBOUR_STEPS, neighbours
 from pipelines.graph.reads.scope import OVER_FETCH, Scope, Within
 from pipelines.graph.rows import Hit, Hits, SessionCandidate, SessionCandidates, SessionEvent
 from projections.events import LAST_MS
 
 CONTEXT_EVENTS: Final = 50
 """The last events of a session among which the most important are looked for."""
-NEIGHBOUR_STEPS: Final = 3
-"""Events before and after a hit that are candidates too: an answer stands beside its question."""
 _BEHIND_ALL: Final = (LAST_MS, "")
 """Behind it is everything."""
 SPEAKING: Final = ("agent", "user")
@@ -202,7 +201,11 @@ class View:
         table = {name: events.table[name][rows] for name in _OF_STANDINGS}
         places = numpy.full(events.table.size + 1, NOBODY)  # the last one is nobody's
         places[rows] = numpy.arange(len(rows))
-        unknown = numpy.full(len(rows), numpy.nan)
+        previous = places[self._before(rows)]
+        cosines = window_cosines = numpy.full(len(rows), numpy.nan)
+        if vector is not None:
+            cosines = events.vectors.cosines(vector, rows)
+            window_cosines = events.vectors.window_cosines(vector, rows, neighbours(previous))
         return Standings(
             ids=[events.ids[row] for row in rows.tolist()],
             authors=[events.names.text(one) or "" for one in table["author"].tolist()],
@@ -212,10 +215,11 @@ class View:
             accessed_ms=table["accessed_ms"],
             words=table["words"],
             asks=table["asks"],
-            previous=places[self._before(rows)],
+            previous=previous,
             counts=events.texts.counts(stems, rows),
             stems=events.texts.distinct(rows),
-            cosines=unknown if vector is None else events.vectors.cosines(vector, rows),
+            cosines=cosines,
+            window_cosines=window_cosines,
         )
 
     def pending(self, event_ids: Iterable[str]) -> list[str]:

@@ -12,7 +12,8 @@ from typing import Any, Final, NamedTuple
 from enrichment.event_kinds import FAILED, RETRY, EventKind
 from enrichment.names import VALUE
 from pipelines.columns.reads import Beside, Mentions
-from pipelines.columns.view import CONTEXT_EVENTS, NEIGHBOUR_STEPS
+from pipelines.columns.view import CONTEXT_EVENTS
+from pipelines.columns.windows import NEIGHBOUR_STEPS
 from pipelines.graph.client import SERVER_VERSION
 from pipelines.graph.fulltext import found_text, lucene_query
 from pipelines.graph.reader import GraphRead

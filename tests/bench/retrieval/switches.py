@@ -82,7 +82,8 @@ def without_neighbours() -> Iterator[None]:
     """An event is judged by itself: nobody knows what was said around it."""
 
     def alone(standings: Standings) -> Standings:
-        return standings._replace(previous=numpy.full(len(standings.ids), NOBODY))
+        previous = numpy.full(len(standings.ids), NOBODY)
+        return standings._replace(previous=previous, window_cosines=standings.cosines)
 
     def told(reads: RemoteReads, wanted: Wanted) -> Standings:
         return alone(_standings(reads, wanted))

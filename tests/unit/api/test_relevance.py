@@ -7,13 +7,10 @@ from dataclasses import replace
 import pytest
 
 from api.retrieval.query_terms import QueryTerms, query_terms
-from api.retrieval.relevance import (
-    DEFAULT_WEIGHTS,
-    RelevanceWeights,
-    neighbour_weight,
-)
+from api.retrieval.relevance import DEFAULT_WEIGHTS, RelevanceWeights
 from api.retrieval.relevance import relevance as relevance_of
 from consolidation.decay import DAY_MS
+from pipelines.columns.windows import neighbour_weight
 from tests.standings import Said, standings
 
 NOTHING = RelevanceWeights(0, 0, 0, 0, 0, 0, 0, 0)
@@ -139,6 +136,15 @@ def test_without_vectors_words_alone_decide() -> None:
 def test_without_words_meaning_alone_decides() -> None:
     turns = [turn(f"e{n}", None, "a thing", cosine=n / 10) for n in range(5)]
     assert best(query_terms("lamp"), turns, DEFAULT_WEIGHTS) == ["e4", "e3", "e2", "e1", "e0"]
+
+
+def test_what_its_neighbours_mean_counts() -> None:
+    turns = [turn("a", None, "a thing", cosine=0.4), turn("b", None, "a thing", cosine=0.4)]
+    turns[1] = turns[1]._replace(window_cosine=0.6)
+    assert best(query_terms("lamp"), turns, DEFAULT_WEIGHTS) == ["b", "a"]
+    alone = replace(DEFAULT_WEIGHTS, window_cosine=0.0)
+    found = relevance(query_terms("lamp"), turns, alone)
+    assert found["a"] == found["b"]
 
 
 def test_a_passage_that_follows_itself_has_no_neighbours() -> None:

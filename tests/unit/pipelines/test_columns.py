@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from pipelines.columns.contents import whole
 from pipelines.columns.events import PROPERTIES
-from pipelines.columns.tables import best
+from pipelines.columns.tables import NOBODY, best
 from pipelines.columns.tenant import EDGE_PROPERTIES, NODE_PROPERTIES, Tenant
 from pipelines.columns.texts import COMMON, Texts, Vectors
 from pipelines.columns.view import View
+from pipelines.columns.windows import neighbour_weight, neighbours
 from pipelines.graph.reads.scope import Scope
 from pipelines.graph.rows import FoundEdge, FoundNode
 from projections.operations import Key
@@ -218,6 +219,31 @@ def test_the_nearest_vectors_are_those_of_brute_force(size: int) -> None:
     cosines = vectors.cosines(question, numpy.array([1, 3, size + 5]))
     assert cosines[0] == pytest.approx(1, abs=0.001)
     assert numpy.isnan(cosines[1:]).all()
+
+
+def test_a_window_is_the_sum_of_an_event_and_its_neighbours_by_weight() -> None:
+    noise = numpy.random.default_rng(7)
+    matrix = noise.normal(size=(6, 384))
+    matrix /= numpy.linalg.norm(matrix, axis=1, keepdims=True)
+    vectors = Vectors(384)
+    for row, vector in enumerate(matrix):
+        vectors.put(row, vector.tolist() if row < 5 else None)
+    question = matrix[2].astype("f4")
+    rows = numpy.array([2, 0, 1, 4, 5])  # 0, 1 and 2 follow each other, the others stand alone
+    previous = numpy.array([2, NOBODY, 1, NOBODY, NOBODY])
+    told = vectors.window_cosines(question, rows, neighbours(previous))
+    for place, distances in ((0, (0, -2, -1)), (1, (2, 0, 1)), (2, (1, -1, 0))):
+        whole = sum(neighbour_weight(far) * matrix[row] for far, row in zip(distances, (2, 0, 1), strict=True))
+        assert told[place] == pytest.approx(whole @ question / numpy.linalg.norm(whole), abs=0.01)
+    assert told[3] == pytest.approx(matrix[4] @ question, abs=0.01)
+    assert numpy.isnan(told[4])
+    order = numpy.array([4, 2, 1, 0, 3])  # of the rows; 0, 1 and 2 stand at 3, 1 and 0 now
+    moved = numpy.array([NOBODY, 3, NOBODY, NOBODY, NOBODY])
+    moved[numpy.flatnonzero(order == 0)] = numpy.flatnonzero(order == 2)
+    moved[numpy.flatnonzero(order == 2)] = numpy.flatnonzero(order == 1)
+    moved[numpy.flatnonzero(order == 1)] = NOBODY
+    again = vectors.window_cosines(question, rows[order], neighbours(moved))
+    assert numpy.array_equal(again, told[order], equal_nan=True)
 
 
 def test_the_best_are_sorted_and_of_equal_ones_the_ranking_says_which_is_first() -> None:
