@@ -222,28 +222,29 @@ def test_the_nearest_vectors_are_those_of_brute_force(size: int) -> None:
 
 
 def test_a_window_is_the_sum_of_an_event_and_its_neighbours_by_weight() -> None:
-    noise = numpy.random.default_rng(7)
-    matrix = noise.normal(size=(6, 384))
+    matrix = numpy.random.default_rng(7).normal(size=(5, 384))
     matrix /= numpy.linalg.norm(matrix, axis=1, keepdims=True)
     vectors = Vectors(384)
     for row, vector in enumerate(matrix):
-        vectors.put(row, vector.tolist() if row < 5 else None)
-    question = matrix[2].astype("f4")
-    rows = numpy.array([2, 0, 1, 4, 5])  # 0, 1 and 2 follow each other, the others stand alone
-    previous = numpy.array([2, NOBODY, 1, NOBODY, NOBODY])
-    told = vectors.window_cosines(question, rows, neighbours(previous))
-    for place, distances in ((0, (0, -2, -1)), (1, (2, 0, 1)), (2, (1, -1, 0))):
-        whole = sum(neighbour_weight(far) * matrix[row] for far, row in zip(distances, (2, 0, 1), strict=True))
-        assert told[place] == pytest.approx(whole @ question / numpy.linalg.norm(whole), abs=0.01)
-    assert told[3] == pytest.approx(matrix[4] @ question, abs=0.01)
-    assert numpy.isnan(told[4])
-    order = numpy.array([4, 2, 1, 0, 3])  # of the rows; 0, 1 and 2 stand at 3, 1 and 0 now
-    moved = numpy.array([NOBODY, 3, NOBODY, NOBODY, NOBODY])
-    moved[numpy.flatnonzero(order == 0)] = numpy.flatnonzero(order == 2)
-    moved[numpy.flatnonzero(order == 2)] = numpy.flatnonzero(order == 1)
-    moved[numpy.flatnonzero(order == 1)] = NOBODY
-    again = vectors.window_cosines(question, rows[order], neighbours(moved))
-    assert numpy.array_equal(again, told[order], equal_nan=True)
+        vectors.put(row, vector.tolist() if row < 4 else None)
+    question = matrix[1].astype("f4")
+
+    def told(rows: list[int]) -> dict[int, float]:
+        """Of rows 0, 1 and 2, which follow each other, and of those that stand alone."""
+        before = [rows.index(row - 1) if row in (1, 2) else NOBODY for row in rows]
+        around = neighbours(numpy.array(before))
+        cosines = vectors.window_cosines(question, numpy.array(rows), around)
+        return dict(zip(rows, cosines.tolist(), strict=True))
+
+    found = told([0, 1, 2, 3, 4])
+    for row in (0, 1, 2):
+        whole = sum(neighbour_weight(other - row) * matrix[other] for other in (0, 1, 2))
+        assert found[row] == pytest.approx(whole @ question / numpy.linalg.norm(whole), abs=0.01)
+    assert found[3] == pytest.approx(matrix[3] @ question, abs=0.01)
+    assert numpy.isnan(found.pop(4))
+    moved = told([2, 4, 3, 0, 1])
+    assert numpy.isnan(moved.pop(4))
+    assert moved == found, "to the last bit, wherever a row stands"
 
 
 def test_the_best_are_sorted_and_of_equal_ones_the_ranking_says_which_is_first() -> None:
