@@ -301,8 +301,11 @@ def remarked(persons: Persons, question: PersonAsked, answer: StoryAnswer) -> St
     Words of a question that nobody used cannot be searched for; of the few things that a person
     told of themselves the one that means the most of it is the likeliest.
     """
-    if question.plan.operator not in _BY_THE_WAY or answer.value is not None or not answer.decides:
+    plan = question.plan
+    if plan.operator not in _BY_THE_WAY or answer.value is not None or not answer.decides:
         return answer  # where people only talk, all of it is told by the way
+    if plan.failed:
+        return answer  # nobody tells by the way what an act of ours failed of
     terms = story_terms(question.asking.query, question.plan)
     if terms.identifiers or not terms.capitalised:
         return answer
@@ -327,6 +330,8 @@ def remarked(persons: Persons, question: PersonAsked, answer: StoryAnswer) -> St
     if first not in remarks and shares[0] >= SAID_ENOUGH:
         return answer
     remarks.sort(key=lambda event_id: -match[event_id])
+    if shares[0] > 0 and match[first] >= match[remarks[0]]:
+        return answer
     return _ordered(answer, list(dict.fromkeys([*remarks, *answer.order])))._replace(
         evidence=remarks[:1]
     )

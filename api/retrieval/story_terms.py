@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy
@@ -12,8 +13,8 @@ from api.retrieval.plan import Operator, Plan
 from api.retrieval.plan_phrases import ASKING_WORDS, MARKS
 from api.retrieval.question_forms import topic_shares
 from enrichment.stems import plain, stem, words_in
-from enrichment.vocabulary import STOP_WORDS
-from pipelines.columns.records import Array, StoriesAsked
+from enrichment.vocabulary import STOP_WORDS, word_set
+from pipelines.columns.records import Array, Joined, StoriesAsked
 
 MAX_STEMS: Final = 32
 MAX_IDENTIFIERS: Final = 8
@@ -34,6 +35,8 @@ _MEASURE: Final = re.compile(
 )
 """Quantities, and times."""
 _SESSION: Final = re.compile(r"[\w.:/-]{4,}")
+_PARTICLES: Final = word_set("away back by down in off on out over up")
+"""Behind a verb: "sign up", `signup`."""
 VALUES: Final = frozenset((Operator.VALUE, Operator.VALUE_BEFORE, Operator.VALUE_AT))
 """Operators that ask what something is or was set to."""
 OF_TEXTS: Final = VALUES | frozenset(
@@ -80,6 +83,8 @@ class StoryTerms(NamedTuple):
         capitalised: words with a capital letter, in lower case.
         text: the question in lower case, its words apart by one space.
         sessions: that it may name.
+        joined: stems of two words in a row that are written as one ("call sheet", `callsheet`), and
+            the places of the two among the stems.
     """
 
     words: tuple[str, ...]
@@ -90,6 +95,7 @@ class StoryTerms(NamedTuple):
     capitalised: frozenset[str]
     text: str
     sessions: tuple[str, ...]
+    joined: tuple[Joined, ...] = ()
 
     @property
     def is_topicless(self) -> bool:
@@ -140,7 +146,18 @@ def story_terms(query: str, plan: Plan) -> StoryTerms:
         sessions=tuple(dict.fromkeys(one.rstrip(".:/-") for one in _SESSION.findall(query)))[
             :MAX_SESSIONS
         ],
+        joined=tuple(dict.fromkeys(_joined(content, tuple(chosen)))),
     )
+
+
+def _joined(content: Sequence[str], stems: Sequence[str]) -> Iterator[Joined]:
+    places = {one: place for place, one in enumerate(stems)}
+    for word, behind in pairwise(content):
+        whole = stem(word + behind)
+        first = places.get(stem(word))
+        second = first if behind in _PARTICLES else places.get(stem(behind))
+        if first is not None and second is not None and whole.isalpha() and whole not in places:
+            yield Joined(whole, first, second)
 
 
 def _shares(query: str, plan: Plan, words: Iterable[str]) -> tuple[float, ...]:
@@ -193,6 +210,7 @@ def stories_asked(
     return StoriesAsked(
         hits=hits,
         stems=terms.stems,
+        joined=terms.joined,
         identifiers=[stems_of_parts(identifier) for identifier in terms.identifiers],
         vector=vector,
         capitalised=sorted(terms.capitalised),

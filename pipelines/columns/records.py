@@ -233,6 +233,14 @@ class OpenThings(NamedTuple):
     closed: list[str]
 
 
+class Joined(NamedTuple):
+    """A stem of two words that are written as one, and the places of the two among the stems."""
+
+    stem: str
+    first: int
+    second: int
+
+
 class StoriesAsked(NamedTuple):
     """What a question looks for.
 
@@ -251,6 +259,7 @@ class StoriesAsked(NamedTuple):
         by_fact: also what says a fact about something that it names.
         by_cause: also what stands behind a failure, in another session.
         by_promise: whether what was said is fulfilled is asked for.
+        joined: what holds one of these, holds both of its words.
     """
 
     hits: Sequence[str]
@@ -268,6 +277,7 @@ class StoriesAsked(NamedTuple):
     by_fact: bool = False
     by_cause: bool = False
     by_promise: bool = False
+    joined: Sequence[Joined] = ()
 
 
 class Stories(NamedTuple):

@@ -217,7 +217,8 @@ class _Telling:
     def _failed(self) -> list[int]:
         """What failed and says something of it, the best first."""
         failed = self._view.seen & self._failures
-        rows, scores = self._events.texts.scored(self._question.stems, [(failed, MAX_FAILED)])
+        stems = [*self._question.stems, *(stem for stem, *_ in self._question.joined)]
+        rows, scores = self._events.texts.scored(stems, [(failed, MAX_FAILED)])
         rows, scores = rows[failed[rows]], scores[failed[rows]]
         order = best(rows, scores, MAX_FAILED, self._events.ranks)
         chosen: list[int] = rows[order].tolist()
@@ -247,6 +248,7 @@ class _Telling:
             (events.texts.counts(identifier, rows) > 0).all(axis=1)
             for identifier in question.identifiers
         ]
+        counts, held = self._counted(rows)
         return Stories(
             ids=[events.ids[row] for row in rows.tolist()],
             authors=names["author"][0],
@@ -256,7 +258,7 @@ class _Telling:
             types=names["type"][0],
             facts=self._facts,
             total=int(self._view.seen.sum()),
-            holding=events.texts.holding(question.stems, self._view.seen),
+            holding=held,
             story=story,
             occurred_ms=table["occurred_ms"][rows],
             author=names["author"][1],
@@ -274,13 +276,23 @@ class _Telling:
             in_session=numpy.isin(table["session"][rows], list(self._sessions)),
             words=table["words"][rows],
             asks=table["asks"][rows],
-            counts=events.texts.counts(question.stems, rows),
+            counts=counts,
             labels=holding(self._view, question.stems, rows, ("session", "agent")),
             marks=(events.texts.counts(question.marks, rows) > 0).sum(axis=1),
             holds=numpy.stack(holds, axis=1) if holds else numpy.zeros((len(rows), 0), bool),
             fulfilled=self._fulfilled(rows),
             cosines=unknown if vector is None else events.vectors.cosines(vector, rows),
         )
+
+    def _counted(self, rows: Rows) -> tuple[Array, Array]:
+        """How often each event holds each stem, and how many do; one word may hold two of them."""
+        texts, question = self._events.texts, self._question
+        counts = texts.counts(question.stems, rows)
+        holding = texts.holding(question.stems, self._view.seen)
+        for stem, *pair in question.joined:
+            counts[:, pair] = numpy.maximum(counts[:, pair], texts.counts([stem], rows))
+            holding[pair] = numpy.maximum(holding[pair], texts.holding([stem], self._view.seen))
+        return counts, holding
 
     def _leads(self, rows: Rows) -> Array:
         """The place of the failure that each event is a cause of; -1 of most."""

@@ -46,3 +46,20 @@ def test_of_a_plain_question_each_word_is_what_it_is_about() -> None:
     question = "Which glaze suits the kiln?"
     terms = story_terms(question, plan_of(question, NOW_MS))
     assert set(terms.shares) == {1.0}
+
+
+@pytest.mark.parametrize(
+    ("question", "joined"),
+    [
+        ("What became of the call sheet of Ann?", {"callsheet": ("call", "sheet")}),
+        ("What became of Ann's check-in?", {"checkin": ("check", "check")}),
+        ("What became of the sheet and the kiln 4711?", {}),
+    ],
+)
+def test_two_words_in_a_row_may_be_written_as_one(
+    question: str, joined: dict[str, tuple[str, str]]
+) -> None:
+    terms = story_terms(question, plan_of(question, NOW_MS))
+    told = {one: (terms.stems[first], terms.stems[last]) for one, first, last in terms.joined}
+    assert joined.items() <= told.items()
+    assert joined or not told

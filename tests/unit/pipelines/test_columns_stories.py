@@ -178,6 +178,17 @@ def test_cosines_are_those_of_the_vectors() -> None:
     assert numpy.isnan(cosines["e1"])
 
 
+def test_what_writes_two_words_as_one_holds_both() -> None:
+    failed = {"text": "doc: callsheet", "kind": EventKind.FAILURE.value}
+    tenant = made(failed, {"text": "a sheet"}, {"text": "a call"}, {"text": "a lamp"})
+    stems = ["call", "sheet", "lamp"]
+    asked = told(tenant, hits=["e3"], stems=stems, joined=[("callsheet", 0, 1)])
+    assert by_id(asked, "counts")["e0"] == [1, 1, 0]
+    assert by_id(asked, "counts")["e1"] == [0, 1, 0]
+    assert by_id(told(tenant, hits=["e3"], stems=stems), "counts")["e0"] == [0, 0, 0]
+    assert told(tenant, stems=["call"], joined=[("callsheet", 0, 0)], by_failure=True).ids != []
+
+
 def test_agents_are_those_that_call_tools_whoever_is_said_to_speak() -> None:
     tenant = made(
         {"agent_id": "support-agent", "text": "I will look"},
