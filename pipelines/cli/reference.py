@@ -46,6 +46,7 @@ from enrichment.patterns import RECOGNISERS
 from enrichment.vocabulary import (
     ADDING_VERBS,
     ADJECTIVES,
+    MAKING_VERBS,
     PATTERNS,
     READ_VERBS,
     VALUE_VERBS,
@@ -275,6 +276,7 @@ def _writes() -> str:
         ("writes", _words(everywhere)),
         ("writes, as the first word only", _words(first)),
         ("reads, whatever follows", _words(sorted(READ_VERBS))),
+        ("makes a thing, which its other arguments describe", _words(sorted(MAKING_VERBS))),
         ("adds beside what was there", _words(sorted(ADDING_VERBS))),
         ("its noun is what is set, not what it is about", _words(sorted(VALUE_VERBS))),
     ]
