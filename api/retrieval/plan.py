@@ -227,6 +227,8 @@ _THE_ONE_THAT: Final = re.compile(
 )
 """One of several attempts is meant, by what came of it: "the upload that the server took"."""
 _OF_ONE: Final = (Operator.BEFORE, Operator.AFTER)
+_B4: Final = re.compile(r"(?<!\w)b4(?!\w)", re.IGNORECASE)
+"""A word, although it looks like an identifier."""
 
 
 @lru_cache(maxsize=256)
@@ -249,7 +251,7 @@ def plan_of(
         besides: operators that are not meant.
         vector: of the question; None: its words must do.
     """
-    text = query[:MAX_SEARCHED_CHARACTERS]
+    text = _B4.sub("before", query[:MAX_SEARCHED_CHARACTERS])
     spans = exact_windows(text, now_ms, zone, day_ms=day_ms)
     quoted = _quoted(text)
     timeless = _timeless(text, spans)

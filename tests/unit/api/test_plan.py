@@ -145,6 +145,7 @@ PHRASINGS: dict[Operator, tuple[str, ...]] = {
         "Which steps led up to the outage?",
         "Before the crash, what took place?",
         "What was done right before the deploy?",
+        "just b4 the crash, what did we do",
     ),
     Operator.COUNT: (
         "How often did the login fail?",
