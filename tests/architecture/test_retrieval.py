@@ -49,6 +49,7 @@ RECORDS = (
     "pipelines.columns.graph_scores",
     "pipelines.columns.records",
     "pipelines.columns.walked",
+    "pipelines.columns.windows",
     "pipelines.graph.rows",
 )
 SHELL = ("asyncio", "concurrent", "logging", "os", "random", "threading", "time")
