@@ -36,6 +36,7 @@ OWN: Final = (
     "skydesk",
     "waterworks",
     "filmset",
+    "museum",
 )
 OF_THE_SET: Final = ("support", "coding")
 SEED: Final = 11
