@@ -21,7 +21,7 @@ from enrichment.vocabulary import (
     word_set,
 )
 
-_SEGMENT: Final = re.compile(r"[./:]+|__+")
+_SEGMENT: Final = re.compile(r"[^\w-]+|__+")
 """Between where a tool belongs and what it is: `crm.contacts/update`, `crm__update`."""
 DONE: Final = word_set("given granted made done completed received confirmed finished succeeded")
 """What becomes of a noun that is a verb itself: `approval.given` says that somebody approved."""
@@ -102,7 +102,7 @@ def _same(verb: str) -> str:
 
 def method(tool: str) -> str:
     """The last part of a tool's name, behind what it belongs to: `update` of `crm.update`."""
-    return _SEGMENT.split(tool.rstrip("./:_"))[-1]
+    return next((part for part in reversed(_SEGMENT.split(tool)) if part), "")
 
 
 def first_word(tool: str) -> str:

@@ -155,9 +155,13 @@ USER_NOUNS = PEOPLE | {"account", "profile"}
 _SERVICES = word_set("service host server cluster database instance")
 
 
+_SIGNS = re.compile(r"[^\w-]+")
+
+
 def name_words(tool_name: str) -> list[str]:
     """The words of a tool's name, in order: `crm.updateContact` has crm, update and contact."""
-    return [word for word in (relation_name(tool_name) or "").split("_") if word]
+    name = relation_name(_SIGNS.sub("_", tool_name))
+    return [word for word in (name or "").split("_") if word]
 
 
 def _nouns(tool_name: str) -> frozenset[str]:

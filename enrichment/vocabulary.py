@@ -361,7 +361,7 @@ EDGE_TYPES: Final[tuple[str, ...]] = get_args(EdgeType)
 
 MAX_RELATION_CHARACTERS = 64
 
-_BETWEEN = re.compile(r"[\s\-_./:]+")
+_BETWEEN = re.compile(r"[\s\-_./]+")
 _RELATION = re.compile(rf"[a-z][a-z0-9_]{{0,{MAX_RELATION_CHARACTERS - 1}}}")
 
 

@@ -9,8 +9,8 @@
    person's; what a key names by an identifier, as ids do (`move_pallet(pallet: P-7)`,
    `assign_bed(patient: P-2, bed: B-4)`); the event's user, when an argument holds the `user_id`;
    the person or the thing that a key names (`owner`, `repo`); else the event's user, when the tool
-   is about people and their settings, or named after the argument (`set_language(language)`) and
-   given no identifier. Else the call asserts nothing.
+   is about people and their settings, or named after its only argument (`set_language(language)`).
+   Else the call asserts nothing.
 3. Every other argument says what a field of a record says: `has_<argument>`, so that a write ends
    what a record told. `{"field": "city", "value": "Oslo"}` and `{"changes": {"city": "Oslo"}}` mean
    `city: Oslo`; keys of an inner object are joined to its own (`has_address_city`). Options of a
@@ -409,7 +409,7 @@ def _own_user(event: Event, verb: _Verb, fields: Mapping[str, Any]) -> Record | 
     named_after = [key for key in fields if _is_of(verb, key)]
     if not about and not (named_after and verb.verb not in ADDING_VERBS):
         return None
-    if not about and any(_is_name(fields[key]) for key in fields.keys() - set(named_after)):
-        return None  # it is about what that names
+    if not about and fields.keys() - set(named_after) - _OPTIONS - _SAID:
+        return None  # it may be about what they say: `lift.put(lift, day, hour)`
     party = named(event.user_id, "user", exact=True)
     return Record(party, "", "user") if party else None

@@ -157,6 +157,7 @@ NOTHING = {
     "a tool whose last part reads": ("update.list", {"user_id": "u-1", "city": "Oslo"}),
     "what is made for somebody": ("addSlip", {"holder": USER, "gross": 830}),
     "a verb that is a noun behind another": ("issue_pin", {"account": USER, "hours": 12}),
+    "of nobody, where more is said": ("liftDiary.put", {"lift": "north", "hour": 15}),
     "what has a name that is no argument's": (
         "SetFate",
         {"tag": "PV:8245", "scene": "S35/32", "fate": "crushed"},
