@@ -13,7 +13,15 @@ A sentence of the event's user is a wish when it lays down a habit, which its fo
 - it names things in general and how they shall be, without a verb ("four spaces, no tabs", "one
   topic per mail, please"), or says what suits ("a phone call is best for me", "I like long letters
   with a plan", "I am a paper person"), what each of mine shall be ("send my reports printed"), or
-  when to ask first ("ask before you book anything"): `wish_forms`.
+  when to ask first ("ask before you book anything"): `wish_forms`;
+- what stands around it tells that it holds in general: `wish_contexts`. A case in front, a phrase
+  about things in general ("at night ring the porter", "for long trips I need a pillow", "anything
+  urgent: call me"); a reason behind, in the present, of what somebody is like or does ("tell me
+  changes by phone, I drive a lot"), where it is not about one thing ("get me a taxi, I hate rain");
+  what it shall not be ("follow my list, not the leaflet"), or a last word ("full stop", "nothing
+  else"); what I do and do not ("I read it on paper, never on a screen"), what I want none of ("no
+  pepper in my soup, I hate it") and how mine in the plural shall be ("give our crates to the
+  porter"). None of these with a figure, a day of the week, now, today, this, still or again.
 
 Not in a question, not with an identifier (order 4711 is one case), not longer than 160 characters.
 
@@ -38,6 +46,7 @@ from enrichment.patterns import identifiers
 from enrichment.persons import speaker_of, spoken_fact
 from enrichment.ports import Analysis, EventText, Token
 from enrichment.vocabulary import NEGATIONS, READ_VERBS, word_set
+from enrichment.wish_contexts import is_asked_for_case, names_case, stands_in_context
 from enrichment.wish_forms import Sentence, in_general, lays_down, leads
 from projections.events import Event
 
@@ -186,7 +195,8 @@ def _wish(sentence: Sentence) -> _Wish | None:
         return None
     offset = sentence.text.find(text)
     begins = sentence.tokens[sentence.first].start + max(0, offset)
-    wish = _Wish(text.rstrip(".! "), sentence.is_led)
+    case = f"{lead} " if names_case(lead) and not sentence.is_led else ""
+    wish = _Wish(f"{case}{text}".rstrip(".! "), sentence.is_led)
     laid_down = _LAID_DOWN.match(text) is not None or (
         _SAID.search(text) is not None and not _is_report(sentence)
     )
@@ -196,7 +206,9 @@ def _wish(sentence: Sentence) -> _Wish | None:
         return wish
     tokens = sentence.tokens[sentence.first : sentence.last]
     clause = [token for token in tokens if token.start >= begins]
-    return wish if lays_down(sentence, clause, text) else None
+    if lays_down(sentence, clause, text) or stands_in_context(clause, text):
+        return wish
+    return wish if case and is_asked_for_case(clause) else None
 
 
 def _bare(text: str) -> tuple[str, str]:

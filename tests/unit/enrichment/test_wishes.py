@@ -82,6 +82,35 @@ WISHES = {
     "Parcels need the green sticker.": ("prefers", "Parcels need the green sticker"),
     "I want receipts as text, no pictures.": ("prefers", "I want receipts as text, no pictures"),
 }
+IN_CONTEXT = {
+    # a case in front
+    "At night leave the crates with the concierge.": "prefers",
+    "On rainy days I need the covered parking.": "prefers",
+    "With a cold I want honey in my tea.": "prefers",
+    "For long rides get me the wide saddle.": "prefers",
+    "Near water, add the depth to my chart.": "prefers",
+    "When guests stay over I need two sets of towels.": "prefers",
+    "Anything above a hundred euros: ring my husband.": "prefers",
+    "Before a recital I want an hour alone in the hall.": "prefers",
+    # a reason behind
+    "Text me the due dates, I never open mail.": "prefers",
+    "Seat me by the window, I get dizzy in the middle.": "prefers",
+    "Give my statements to my daughter, she does the books.": "prefers",
+    "Large print for me, my eyes are weak.": "prefers",
+    "Soft pillows only, I have a bad neck.": "prefers",
+    "Explain it in Polish, my English is shaky.": "prefers",
+    "No mushrooms in my stew, I hate them.": "avoids",
+    "No calls during dinner, my kids eat then.": "avoids",
+    # a contrast, a last word
+    "Follow my recipe, not the booklet.": "prefers",
+    "Wake the caretaker, not me.": "prefers",
+    "Cheapest fare wins, full stop.": "prefers",
+    "Crusts off my sandwiches, that's all I want.": "prefers",
+    "I iron my shirts myself, no starch.": "prefers",
+    "I read the minutes on paper, never on a screen.": "prefers",
+    # what is enough, what is mine, what has to be
+    "Pack our groceries in paper bags.": "prefers",
+}
 NO_WISHES = [
     "Keep me posted when it's out.",
     "Water the ferns when they are back.",
@@ -127,6 +156,36 @@ NO_WISHES = [
     "Check out this photo of what they gave me when we met.",
     "If jazz is your thing, check out the new club.",
     "When picking partners, make sure they share your values and style.",
+    # a case that was, or is one
+    "After lunch show me the list.",
+    "For dinner I want the table by the window.",
+    "With this error I can't go on.",
+    "When I press start I need the code from the mail.",
+    "On Wednesdays I fetch my twins at three.",
+    "In fact I need the larger room.",
+    "Building relationships can really make a difference.",
+    # a reason that holds for now, and of one thing
+    "Call me back, I have a question.",
+    "Book me a taxi, I'm late.",
+    "Tell me the price, I want to compare.",
+    "Lend me your pen, mine is dry.",
+    "Give me the code, I stand at the door.",
+    "Cancel my order, I live abroad.",
+    "Fetch my coat from the cleaners, they close at six.",
+    "Deliver my sofa upstairs, the lift works.",
+    "Send me a plumber, my kitchen is flooded.",
+    "Great place for me, I love the view.",
+    "Bad news for me, I lose my deposit.",
+    # a fault, not what is forbidden
+    "No hot water in my flat, I live on the third floor.",
+    "No signal at my desk, I sit by the window.",
+    "No regrets, I promise.",
+    "I pay every month, no receipt.",
+    # of two, one is chosen
+    "Send me the red lamp, not the blue lamp.",
+    "Move my lesson to Friday, not Thursday.",
+    "Make it live, no exceptions.",
+    "That will do.",
 ]
 
 
@@ -152,6 +211,11 @@ def stated(recognizer: EntityRecognizer, made: Event) -> list[tuple[str, str, st
 @pytest.mark.parametrize("text", WISHES)
 def test_what_is_asked_for_in_general(recognizer: SpacyRecognizer, text: str) -> None:
     assert stated(recognizer, spoken(text)) == [("u-77", *WISHES[text])]
+
+
+@pytest.mark.parametrize("text", IN_CONTEXT)
+def test_what_stands_around_it_makes_a_wish(recognizer: SpacyRecognizer, text: str) -> None:
+    assert stated(recognizer, spoken(text)) == [("u-77", IN_CONTEXT[text], text.rstrip("."))]
 
 
 @pytest.mark.parametrize("text", NO_WISHES)
