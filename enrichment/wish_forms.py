@@ -289,17 +289,24 @@ def _names_kind(head: Sequence[Token]) -> bool:
 
 def _is_said_anew(clause: Sequence[Token], text: str) -> bool:
     """What stands behind "scrap that" or "new rule": an order, a thing, or what I am or like."""
-    if any(char.isdigit() and char != "0" for char in text.split()[0]):
+    if any(char.isdigit() and char != "0" for char in text.split()[0]) or _ONE_CASE.search(text):
         return False
     first = clause[0]
     if _is_base(first):
         return first.lemma.lower() not in _WELL_WISHING | _ONCE
     words = [token.text.lower() for token in clause]
+    if first.pos == "ADP" and len(text.split()) <= _MIN_PHRASE:
+        return False  # "thanks for your time"
     if words[0] == "i":
         return len(words) > 2 and words[1] in ("am", "'m", "like", "prefer", "want", "need", "only")
     return not any(_is_finite(token) for token in _at_commas(clause)[0])
 
 
+_MIN_PHRASE: Final = 3
+_ONE_CASE: Final = re.compile(
+    r"(?<!\w)(?:today|tonight|tomorrow|yesterday|it|this|(?:next|this|last)\s+\w+)(?!\w)",
+    re.IGNORECASE,
+)
 _ONCE: Final = word_set(
     "cancel order buy pay start stop run restart show give list open close move delete remove add "
     "change update"
@@ -308,7 +315,24 @@ _ONCE: Final = word_set(
 
 def leads(text: str) -> bool:
     """Whether a text takes back what was asked for before, or tells of a new wish."""
-    return _LEADS.match(text.strip()) is not None
+    if _LEADS.match(text.strip()):
+        return True
+    is_short = len(text.split()) <= _MOST_OF_LEAD and not text.rstrip().endswith("?")
+    return is_short and _ANEW.search(text) is not None
+
+
+_MOST_OF_LEAD: Final = 9
+"""Words of what announces that something shall be otherwise: "about the post, new plan"."""
+_ANEW: Final = re.compile(
+    r"(?<!\w)(?:second\s+thoughts|re-?think|re-?thought|re-?considered|thought\s+again"
+    r"|tak(?:e|es|ing)\s+(?:(?:it|that|this)\s+)?back(?!\s+to)|change\s+of\s+(?:plans?|mind)"
+    r"|chang(?:ed|es)\s+(?:my|our|its|his|her)\s+minds?"
+    r"|(?:new|other|another|different|revised|changed)\s+(?:plan|rule|deal|idea|wish|way|story"
+    r"|procedure|arrangement|preference)s?"
+    r"|(?:scrap|scratch|forget|disregard)\s+(?:that|it|the|what|my)|differently"
+    r"|from\s+(?:now|today)(?:\s+on)?|different(?:ly)?\s+now)(?!\w)",
+    re.IGNORECASE,
+)
 
 
 _LEADS: Final = re.compile(

@@ -284,3 +284,35 @@ def test_a_message_has_so_many_wishes_at_most(recognizer: SpacyRecognizer) -> No
 def test_without_an_analysis_there_are_none() -> None:
     made = spoken("Always reply in German, please.")
     assert wish_facts(made, event_text(made), Analysis(), position_ms=1) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "wish"),
+    [
+        ("About the parcels, new plan. Leave them at the bakery.", "Leave them at the bakery"),
+        ("My walks: I take it back. Two short ones.", "Two short ones"),
+        ("Letters, change of plan: grey envelopes only.", "grey envelopes only"),
+        ("On lamps I see it differently now: warm light, no bulbs.", "warm light, no bulbs"),
+    ],
+)
+def test_what_is_announced_as_new_takes_the_place_of_a_wish(
+    recognizer: SpacyRecognizer, text: str, wish: str
+) -> None:
+    made = spoken(text)
+    said_text = event_text(made)
+    (analysis,) = recognizer.analyze([said_text.text])
+    (fact,) = wish_facts(made, said_text, analysis, position_ms=1)
+    assert (fact.target.name, " now prefers " in fact.fact) == (wish, True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Change of plan. Book it to Oslo.",
+        "New plan: I fly tomorrow.",
+        "Is there another way? Lamps are out.",
+        "I take it back to the shop. Thank you for your time.",
+    ],
+)
+def test_what_is_new_of_one_case_is_no_wish(recognizer: SpacyRecognizer, text: str) -> None:
+    assert stated(recognizer, spoken(text)) == []
