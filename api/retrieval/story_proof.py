@@ -346,7 +346,7 @@ def _of_value(
     stated = stating(stories, features, terms)
     if stated is None or stated.states[best]:
         return Proof(order, order[:1])
-    if not stated.about[best] or stories.asks[best]:
+    if not stated.about[best]:
         order = in_front(order[stated.states[order]][:1], order)
     return Proof(order, order[:1], is_known=None if stated.states.any() else False)
 

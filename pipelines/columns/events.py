@@ -6,7 +6,6 @@ not seen; it may come back.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Any, Final
@@ -38,7 +37,6 @@ PROPERTIES: Final = (
 """Of an event, that are read from the graph."""
 
 
-_SENTENCE: Final = re.compile(r"[^.!?\n]+[.!?]*")
 _IN_TIME: Final = ("position_seq", "position_ms", "occurred_ms")
 _NOWHERE: Final = dict.fromkeys(("previous", "following", "user", "session"), NOBODY)
 _LAST: Final = Position(2**63 - 1, 0)
@@ -154,7 +152,7 @@ class Events:
         if self._said.get(row) == digest:
             return
         self._said[row] = digest
-        self.table.put(row, {"words": len(text.split()), "asks": _asks(text)})
+        self.table.put(row, {"words": len(text.split()), "asks": text.rstrip().endswith("?")})
         self.texts.put(row, said_stems(author or "", tool or "", text))
 
     # -- the order of time -------------------------------------------------------------------------
@@ -229,12 +227,6 @@ class Events:
             self.table["following"][before] = after
         if after != NOBODY:
             self.table["previous"][after] = before
-
-
-def _asks(text: str) -> bool:
-    """Whether a text ends in a question, or half of its words at least stand in questions."""
-    asking = [len(one.split()) for one in _SENTENCE.findall(text) if one.rstrip().endswith("?")]
-    return text.rstrip().endswith("?") or 2 * sum(asking) >= len(text.split()) > 0
 
 
 def _position(text: str | None) -> Position:

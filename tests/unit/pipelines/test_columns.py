@@ -276,27 +276,3 @@ def test_who_sees_few_events_finds_the_best_of_these() -> None:
     for hits in (view.text_hits(["lamp"], 10), view.vector_hits(question, 10)):
         assert [hit.event_id for hit in hits.shown] == ["e150"]
         assert len(hits.withheld) == 20
-
-
-def test_what_asks_is_mostly_a_question() -> None:
-    texts = {
-        "Which lamp?": True,
-        "I lost the old one. Which lamp am I to take now, then?": True,
-        "which lamp am I to take? dark in here.": True,
-        "Any lamp? The one of the hall fell over when the cat came in.": False,
-        "The lamp fell over.": False,
-        "": False,
-    }
-    events = Tenant()
-    for number, text in enumerate(texts):
-        told = dict.fromkeys(PROPERTIES) | {
-            "occurred_at": number,
-            "session_id": "s",
-            "agent_id": "agent",
-            "global_position": f"{number}-0",
-            "text": text,
-        }
-        events.set_node(EVENT.label, f"e{number}", FoundNode(key(f"e{number}"), True, told, False))
-    view = View(events, Scope("acme", None, now_ms=1_000))
-    asks = view.standings(numpy.arange(len(texts))).asks
-    assert dict(zip(texts, asks.tolist(), strict=True)) == texts
