@@ -287,12 +287,13 @@ class _Telling:
     def _counted(self, rows: Rows) -> tuple[Array, Array]:
         """How often each event holds each stem, and how many do; one word may hold two of them."""
         texts, question = self._events.texts, self._question
-        counts = texts.counts(question.stems, rows)
-        holding = texts.holding(question.stems, self._view.seen)
-        for stem, *pair in question.joined:
-            counts[:, pair] = numpy.maximum(counts[:, pair], texts.counts([stem], rows))
-            holding[pair] = numpy.maximum(holding[pair], texts.holding([stem], self._view.seen))
-        return counts, holding
+        stems = [*question.stems, *(stem for stem, *_ in question.joined)]
+        counts, holding = texts.counts(stems, rows), texts.holding(stems, self._view.seen)
+        told = len(question.stems)
+        for place, (_, *pair) in enumerate(question.joined, told):
+            counts[:, pair] = numpy.maximum(counts[:, pair], counts[:, [place]])
+            holding[pair] = numpy.maximum(holding[pair], holding[place])
+        return counts[:, :told].copy(), holding[:told]
 
     def _leads(self, rows: Rows) -> Array:
         """The place of the failure that each event is a cause of; -1 of most."""
