@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from enrichment.ports import Token
 from enrichment.vocabulary import MINE, PRESENT_BE, word_set
+from enrichment.wish_forms import is_finite
 
 Part = Sequence[Token]
 
@@ -120,7 +121,7 @@ def is_asked_for_case(tokens: Part) -> bool:
     """Whether what stands behind a case and its colon asks for something."""
     if len(tokens) < 2:
         return False
-    calls = tokens[0].pos == "NOUN" and _is_base(tokens[0]) and tokens[1].pos == "PROPN"
+    calls = tokens[0].pos == "NOUN" and _is_uninflected(tokens[0]) and tokens[1].pos == "PROPN"
     return calls or _is_asked_in_case(tokens)
 
 
@@ -143,7 +144,7 @@ def _word(token: Token) -> str:
     return token.text.lower()
 
 
-def _is_base(token: Token) -> bool:
+def _is_uninflected(token: Token) -> bool:
     return _word(token) == token.lemma.lower()
 
 
@@ -168,13 +169,7 @@ def _is_past(token: Token) -> bool:
     if token.pos not in ("VERB", "AUX"):
         return False
     main = token.relation in ("ROOT", "conj", "ccomp", "advcl")
-    return word in _PAST_FORMS or (main and word.endswith("ed") and not _is_base(token))
-
-
-def _is_finite(token: Token) -> bool:
-    if token.pos == "AUX":
-        return True
-    return token.pos == "VERB" and token.relation not in ("amod", "acl", "pcomp", "compound")
+    return word in _PAST_FORMS or (main and word.endswith("ed") and not _is_uninflected(token))
 
 
 def _is_about_me(part: Part) -> bool:
@@ -194,7 +189,7 @@ def _is_order(part: Part) -> bool:
     word = _word(first)
     if word in _HEARTY or first.lemma.lower() in _HEARTY:
         return False
-    if first.pos == "VERB" and _is_base(first):
+    if first.pos == "VERB" and _is_uninflected(first):
         return True
     takes = behind.pos == "DET" or _word(behind) in ("me", "us", "my", "our")
     return takes and first.pos in ("NOUN", "PROPN", "X", "VERB") and _is_plain(word)
@@ -226,12 +221,12 @@ def _does(part: Part) -> bool:
     """Whether a part begins with what I do as a habit: "I sit in front"."""
     if len(part) < 3 or _word(part[0]) not in ("i", "we") or part[1].pos != "VERB":
         return False
-    return _is_base(part[1]) and part[1].lemma not in _FOR_NOW | _HEARTY
+    return _is_uninflected(part[1]) and part[1].lemma not in _FOR_NOW | _HEARTY
 
 
 def _verb_of(part: Part) -> int:
     """Place of the first verb of a part; -1: it has none."""
-    return next((place for place, token in enumerate(part) if _is_finite(token)), -1)
+    return next((place for place, token in enumerate(part) if is_finite(token)), -1)
 
 
 def _is_reason(part: Part) -> bool:
@@ -277,7 +272,7 @@ def _gives_reason(subject: Part, verb: Token) -> bool:
 def _names_more(part: Part) -> bool:
     """Whether a part without a verb names things of a kind, or is limited: "just tea at noon"."""
     first = part[0]
-    if len(part) < 2 or any(map(_is_finite, part)) or first.pos in ("INTJ", "ADP", "CCONJ", "PRON"):
+    if len(part) < 2 or any(map(is_finite, part)) or first.pos in ("INTJ", "ADP", "CCONJ", "PRON"):
         return False
     words = [_word(token) for token in part]
     counted = first.pos == "NUM" and words[0] != "one"
@@ -285,7 +280,7 @@ def _names_more(part: Part) -> bool:
         return False
     if not _has_noun(part):
         return words[1] == "only"
-    plural = any(token.pos == "NOUN" and not _is_base(token) for token in part)
+    plural = any(token.pos == "NOUN" and not _is_uninflected(token) for token in part)
     return plural or _is_each(part) or not {"only", "just", "always", "per"}.isdisjoint(words)
 
 
@@ -316,7 +311,7 @@ def _case_end(tokens: Part) -> int:
         nouns = [place for place, token in enumerate(phrase, start) if token.pos == "PROPN"]
     if not nouns or _word(tokens[nouns[-1]]) in _IDIOMS:
         return 0
-    is_plural = not _is_base(tokens[nouns[-1]])
+    is_plural = not _is_uninflected(tokens[nouns[-1]])
     is_general = article in _ARTICLES or is_plural
     is_general |= not article and (first not in _BEFORE_EVENT or _word(tokens[nouns[-1]]) == "dark")
     return nouns[-1] + 1 if is_general else 0
@@ -381,14 +376,16 @@ def _comes_first(part: Part) -> bool:
     return (
         1 < len(part) <= _MOST_OF_SUBJECT
         and _word(part[-1]) == "first"
-        and not any(map(_is_finite, part))
+        and not any(map(is_finite, part))
     )
 
 
 def _begins_order(part: Part) -> bool:
     """Whether an order begins within a clause, with no comma before it."""
     takes = part[1].pos in ("DET", "PRON") or (part[0].pos == "VERB" and part[1].pos == "PROPN")
-    return takes and part[0].pos in ("VERB", "NOUN") and _is_base(part[0]) and _is_order(part)
+    return (
+        takes and part[0].pos in ("VERB", "NOUN") and _is_uninflected(part[0]) and _is_order(part)
+    )
 
 
 def _in_case(clause: _Clause) -> bool:
@@ -407,7 +404,7 @@ def _in_case(clause: _Clause) -> bool:
             return _word(clause.head[1]) not in ("i", "we")
         follows = tokens[place - 1].pos not in ("PRON", "PART", "AUX")
         if follows and left[0].relation in ("ROOT", "ccomp") and _is_order(left):
-            return left[0].pos == "VERB" and _is_base(left[0])
+            return left[0].pos == "VERB" and _is_uninflected(left[0])
     return False
 
 
@@ -471,12 +468,12 @@ def _is_kind(phrase: Part) -> bool:
     """Whether a phrase begins with a plural: "dawn flights", "early trains"."""
     name = list(takewhile(_is_of_name, phrase))
     things = [token for token in name if token.pos == "NOUN"]
-    return bool(things) and not _is_base(things[-1])
+    return bool(things) and not _is_uninflected(things[-1])
 
 
 def _is_for_me(head: Part) -> bool:
     """Whether it is "… for me" or "… next to us", without a verb."""
-    verbs = [token for token in head if _is_finite(token) and not _may_be_noun(token)]
+    verbs = [token for token in head if is_finite(token) and not _may_be_noun(token)]
     if head[0].pos in ("ADP", "INTJ", "PRON", "DET", "CCONJ") or verbs:
         return False
     if _word(head[0]) in MINE | _JUDGING or head[0].pos == "NUM":
@@ -491,7 +488,7 @@ _JUDGING: Final = word_set(
 
 
 def _may_be_noun(token: Token) -> bool:
-    return token.pos == "VERB" and (_is_base(token) or token.start == 0)
+    return token.pos == "VERB" and (_is_uninflected(token) or token.start == 0)
 
 
 def _reasoned_kind(clause: _Clause) -> bool:
@@ -539,7 +536,7 @@ def _contrasted(clause: _Clause) -> bool:
 def _wants_kind(head: Part) -> bool:
     """Whether it is "I want printed letters" or "I'd like a person to tell me results"."""
     words = [_word(token) for token in head]
-    plural = any(token.pos == "NOUN" and not _is_base(token) for token in head[2:])
+    plural = any(token.pos == "NOUN" and not _is_uninflected(token) for token in head[2:])
     wants = words[:2] == ["i", "want"] or words[1:3] == ["'d", "like"]
     return wants and plural and {"to", "the", "my"}.isdisjoint(words[2:4])
 
@@ -555,7 +552,7 @@ def _no_to_me(clause: _Clause) -> bool:
     head = clause.head
     if len(head) < 3 or _word(head[0]) != "no" or head[1].pos not in ("NOUN", "ADJ"):
         return False
-    if _word(head[1]) in _NOT_FORBIDDEN or any(map(_is_finite, head)):
+    if _word(head[1]) in _NOT_FORBIDDEN or any(map(is_finite, head)):
         return False
     later = clause.parts[1:]
     if any(_word(part[0]) in ("just", "only") for part in later):
@@ -564,7 +561,7 @@ def _no_to_me(clause: _Clause) -> bool:
         return True
     if _word(head[2]) in ("between", "before", "after", "during") and any(map(_is_order, later)):
         return True
-    of_kind = _is_kind(head[1:]) or _word(head[-1]) == "me" or not _is_base(head[-1])
+    of_kind = _is_kind(head[1:]) or _word(head[-1]) == "me" or not _is_uninflected(head[-1])
     return of_kind and any(map(_is_reason, later))
 
 
@@ -579,7 +576,12 @@ def _of_mine(clause: _Clause) -> bool:
     if not _is_order(order) or order[0].lemma.lower() in _DONE_ONCE or _word(order[1]) not in MINE:
         return False
     name = list(takewhile(lambda token: token.pos in ("ADJ", "NOUN"), order[2:]))
-    if not name or name[-1].pos != "NOUN" or _is_base(name[-1]) or _OVER_THERE.search(clause.text):
+    if (
+        not name
+        or name[-1].pos != "NOUN"
+        or _is_uninflected(name[-1])
+        or _OVER_THERE.search(clause.text)
+    ):
         return False
     return len(order) > 2 + len(name)
 

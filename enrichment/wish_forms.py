@@ -233,7 +233,7 @@ def _is_fragment(sentence: Sentence, clause: Sequence[Token], text: str) -> bool
         return False
     parts = _at_commas(clause)
     head, polite = parts[0], _POLITE.search(sentence.text) is not None
-    if not head or not head[0].text.isalpha() or any(_is_finite(token) for token in head):
+    if not head or not head[0].text.isalpha() or any(is_finite(token) for token in head):
         return False
     if not _names_kind(head):
         bare = all(token.pos in ("ADJ", "NOUN", "ADV") for token in head)
@@ -241,12 +241,12 @@ def _is_fragment(sentence: Sentence, clause: Sequence[Token], text: str) -> bool
     later = [part for part in parts[1:] if part]
     contrasts = any(part[0].text.lower() in _NOT for part in later)
     if contrasts:
-        return not any(_is_finite(token) for part in later[:1] for token in part)
+        return not any(is_finite(token) for part in later[:1] for token in part)
     limited = _PER.search(" ".join(token.text for token in head)) is not None
     if limited:
         return True
     told = any(token.pos == "ADP" for token in head[1:])
-    reasoned = any(_is_finite(token) for part in later if part[0].pos != "CCONJ" for token in part)
+    reasoned = any(is_finite(token) for part in later if part[0].pos != "CCONJ" for token in part)
     return told and (polite or reasoned)
 
 
@@ -260,7 +260,8 @@ def _at_commas(clause: Sequence[Token]) -> list[list[Token]]:
     return parts
 
 
-def _is_finite(token: Token) -> bool:
+def is_finite(token: Token) -> bool:
+    """Whether a word is a verb of a clause, and not one that describes a thing."""
     if token.text.lower() in _PLEASE:
         return False
     return token.pos == "AUX" or (
@@ -299,7 +300,7 @@ def _is_said_anew(clause: Sequence[Token], text: str) -> bool:
         return False  # "thanks for your time"
     if words[0] == "i":
         return len(words) > 2 and words[1] in ("am", "'m", "like", "prefer", "want", "need", "only")
-    return not any(_is_finite(token) for token in _at_commas(clause)[0])
+    return not any(is_finite(token) for token in _at_commas(clause)[0])
 
 
 _MIN_PHRASE: Final = 3

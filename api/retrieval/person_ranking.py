@@ -306,7 +306,7 @@ def remarked(persons: Persons, question: PersonAsked, answer: StoryAnswer) -> St
         return answer  # where people only talk, all of it is told by the way
     if plan.failed:
         return answer  # nobody tells by the way what an act of ours failed of
-    terms = story_terms(question.asking.query, question.plan)
+    terms = story_terms(question.asking.query, plan)
     if terms.identifiers or not terms.capitalised:
         return answer
     person = known_of(persons, question)

@@ -217,8 +217,7 @@ class _Telling:
     def _failed(self) -> list[int]:
         """What failed and says something of it, the best first."""
         failed = self._view.seen & self._failures
-        stems = [*self._question.stems, *(stem for stem, *_ in self._question.joined)]
-        rows, scores = self._events.texts.scored(stems, [(failed, MAX_FAILED)])
+        rows, scores = self._events.texts.scored(self._stems, [(failed, MAX_FAILED)])
         rows, scores = rows[failed[rows]], scores[failed[rows]]
         order = best(rows, scores, MAX_FAILED, self._events.ranks)
         chosen: list[int] = rows[order].tolist()
@@ -287,13 +286,18 @@ class _Telling:
     def _counted(self, rows: Rows) -> tuple[Array, Array]:
         """How often each event holds each stem, and how many do; one word may hold two of them."""
         texts, question = self._events.texts, self._question
-        stems = [*question.stems, *(stem for stem, *_ in question.joined)]
-        counts, holding = texts.counts(stems, rows), texts.holding(stems, self._view.seen)
+        counts = texts.counts(self._stems, rows)
+        holding = texts.holding(self._stems, self._view.seen)
         told = len(question.stems)
         for place, (_, *pair) in enumerate(question.joined, told):
             counts[:, pair] = numpy.maximum(counts[:, pair], counts[:, [place]])
             holding[pair] = numpy.maximum(holding[pair], holding[place])
-        return counts[:, :told].copy(), holding[:told]
+        return counts[:, :told], holding[:told]
+
+    @cached_property
+    def _stems(self) -> list[str]:
+        """Of the question, then those of two words as one."""
+        return [*self._question.stems, *(stem for stem, *_ in self._question.joined)]
 
     def _leads(self, rows: Rows) -> Array:
         """The place of the failure that each event is a cause of; -1 of most."""

@@ -66,13 +66,18 @@ def neighbours(previous: Array) -> list[Neighbour]:
 
 def of_neighbour(column: Any, neighbour: Neighbour) -> Any:
     """The values of each event's neighbour; 0 where there is none."""
-    return numpy.concatenate([column, numpy.zeros_like(column[:1])])[neighbour.places]
+    return _padded(column)[neighbour.places]
 
 
 def windowed(column: Any, around: Iterable[Neighbour]) -> Any:
     """The values of each event and of its neighbours, summed by weight."""
     total = column.copy()
-    padded = numpy.concatenate([column, numpy.zeros_like(column[:1])])
+    padded = _padded(column)
     for neighbour in around:
         total += padded[neighbour.places] * column.dtype.type(neighbour.weight)
     return total
+
+
+def _padded(column: Any) -> Any:
+    """The values, and 0: that of a neighbour that is not there."""
+    return numpy.concatenate([column, numpy.zeros_like(column[:1])])
