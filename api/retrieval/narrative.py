@@ -266,7 +266,8 @@ def _opening(
     if head is None:
         return []
     if not head.answered:
-        return [f"{NOTICE} {UNKNOWN}"]
+        nearest = f" {_first_line(events[0])}" if events else ""
+        return [f"{NOTICE} {UNKNOWN}{nearest}"]
     if head.lines:
         return ["\n".join([_ANSWER, *lines])]
     first = next((event for event in events if event.event_id == head.first), None)

@@ -227,6 +227,16 @@ _THE_ONE_THAT: Final = re.compile(
 )
 """One of several attempts is meant, by what came of it: "the upload that the server took"."""
 _OF_ONE: Final = (Operator.BEFORE, Operator.AFTER)
+_WORD: Final = r"[\w.:~#/@&'\u2019-]+"
+_NAME: Final = r"(?:[A-Z][\w'\u2019-]*|[\w.:~#/-]*\d[\w.:~#/-]*)"
+_VALUE_OF: Final = re.compile(
+    rf"(?<!\w)[Tt]he\s+(?:(?!(?:the|of|for)\s){_WORD}\s+){{1,5}}of\s+(?!in\b|at\b|on\b|by\b)(?:{_WORD}\s+){{0,5}}?"
+    rf"{_NAME}(?:\s+{_NAME})*(?:(?<=['\u2019]s)\s+\w+)?"
+)
+"""Something of something that has a name: "the desk of Ana Sato", "the size of room R-12"."""
+_OF_A_NAME: Final = 0.4
+"""How sure it is that a value is asked for where nothing but such a name tells."""
+_OF_A_VALUE: Final = frozenset((Operator.VALUE, Operator.VALUE_BEFORE, Operator.VALUE_AT))
 _B4: Final = re.compile(r"(?<!\w)b4(?!\w)", re.IGNORECASE)
 """A word, although it looks like an identifier."""
 
@@ -262,6 +272,8 @@ def plan_of(
         operator, confidence, guessed = Operator.SEARCH, 0.0, False
     if confidence == 0 and quoted:
         operator, confidence = Operator.SIMILAR, 0.8
+    elif operator is Operator.SEARCH and not (compares or besides) and _asks_of_name(timeless):
+        operator, confidence, guessed = Operator.VALUE, _OF_A_NAME, True
     if operator is Operator.VALUE and spans and all(span.span.end_ms <= now_ms for span in spans):
         operator = Operator.VALUE_AT
     if operator is Operator.SUMMARY and spans and not _SESSION.search(text):
@@ -291,6 +303,14 @@ def plan_of(
     )
 
 
+def _asks_of_name(text: str) -> bool:
+    """Whether something of what has a name is all that a question tells, and not if it is so."""
+    return _IF_SO.match(text) is None and _VALUE_OF.search(text) is not None
+
+
+_IF_SO: Final = re.compile(
+    r"^\W*(?:is|are|was|were|do|does|did|has|have|had|can|could|will|would|should)\b", re.IGNORECASE
+)
 _WITHOUT_TIME: Final = frozenset((Operator.OPEN, Operator.FAILURES))
 """Operators that are asked for in whole sentences, to which a time may be added."""
 _NEEDED: Final = {
@@ -379,6 +399,8 @@ def _topic(text: str, timeless: str, operator: Operator) -> str:
         left = without_asking(left, timeless, below=SURELY_BELOW)
     if operator is Operator.VALUE_BEFORE:
         left = _AT_THE_END.sub("", left)
+    if operator in _OF_A_VALUE and (named := _VALUE_OF.search(timeless)) is not None:
+        left = named[0]  # what stands around it tells where it is looked up, or what for
     for chosen in (left, timeless, text):
         words = " ".join(chosen.split()).strip(" ?.!,:;")
         if re.search(r"\w{2}", words):

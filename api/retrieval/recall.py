@@ -267,9 +267,10 @@ def former_first(
     *,
     decay_rate: float,
 ) -> list[RecalledFact]:
-    """What held before the fact that is asked for most, then what holds now.
+    """What held before the fact that is asked for most, then what else holds now.
 
     Where values stand side by side, as tools add them, the older ones were there before the newest.
+    Where no fact says what was before, what is so now is left out: it is no answer.
 
     Raises:
         QueryTimeout: the time was over.
@@ -287,7 +288,8 @@ def former_first(
     newest_ms = max(map(_since_ms, beside))
     older = sorted((fact for fact in beside if _since_ms(fact) < newest_ms), key=_since_ms)[::-1]
     front = {fact.key: fact for fact in (*former, *older)}
-    return [*front.values(), *(fact for fact in facts if fact.key not in front)]
+    left_out = {*front, *(() if front else (fact.key for fact in beside))}
+    return [*front.values(), *(fact for fact in facts if fact.key not in left_out)]
 
 
 def _is_of(fact: RecalledFact, other: RecalledFact) -> bool:

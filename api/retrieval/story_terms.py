@@ -54,6 +54,15 @@ _BY_SPEAKER: Final = VALUES | frozenset(
         Operator.SEARCH,
     )
 )
+_PROMISING: Final = word_set(
+    "promise promises promised pledge pledges pledged vow vows vowed undertaking undertakings "
+    "undertake undertook assurance assurances assured commitment commitments committed obligation "
+    "obligations word words debt debts owe owes owed deliver delivered delivery fulfil fulfill "
+    "fulfilled fulfilment unfulfilled honour honoured honor honored discharge discharged redeem "
+    "redeemed keep kept unkept broken await awaits awaiting pending outstanding overdue due loose "
+    "ends follow followed carry carried dangling hanging list date deed deeds"
+)
+"""By which people ask for what was promised, and is or is not done."""
 BY_FAILURE: Final = frozenset(
     (
         *(Operator.COUNT, Operator.USERS, Operator.FAILURES, Operator.SIMILAR, Operator.CAUSE),
@@ -126,8 +135,9 @@ def story_terms(query: str, plan: Plan) -> StoryTerms:
     """
     words: dict[str, str] = {}
     content = [plain(word) for word in words_in(plan.topic.lower())]
+    asking = _PROMISING if plan.operator is Operator.PROMISE else frozenset()
     for word in content:
-        if word not in STOP_WORDS:
+        if word not in STOP_WORDS and word not in asking:
             words.setdefault(stem(word), word)
     if not words:
         words = {stem(word): word for word in content}
@@ -138,7 +148,7 @@ def story_terms(query: str, plan: Plan) -> StoryTerms:
         words=tuple(chosen.values()),
         stems=tuple(chosen),
         # where nothing but "me" is left, it is about whoever asks
-        is_asking=tuple(word in ASKING_WORDS | STOP_WORDS for word in chosen.values()),
+        is_asking=tuple(word in ASKING_WORDS | STOP_WORDS | asking for word in chosen.values()),
         shares=_shares(query, plan, chosen.values()),
         identifiers=_identifiers(query),
         capitalised=frozenset(parts),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Annotated, Final
 
 import orjson
@@ -30,7 +31,7 @@ from api.retrieval.answer import Retrieval
 from api.retrieval.facts import FactWalk, RecalledFact, ranked_fact, read_page
 from api.retrieval.intent import classify_graph_subgraph
 from api.retrieval.narrative import NARRATIVE_ANCHORS, NARRATIVE_HOPS
-from api.retrieval.plan import Operator, plan_of
+from api.retrieval.plan import Operator, Plan, plan_of
 from api.retrieval.ranking import MAX_RANKING
 from api.retrieval.recall import (
     Recall,
@@ -362,10 +363,15 @@ class _Recalling:
         query = self._query
         if query.at_timestamp is not None:
             return timestamp_ms(query.at_timestamp)
-        plan = plan_of(query.query, now_ms)
-        if plan.operator is Operator.VALUE_AT and plan.spans:
-            return min(now_ms, plan.spans[0].end_ms - 1)
+        if self._plan.operator is Operator.VALUE_AT and self._plan.spans:
+            return min(now_ms, self._plan.spans[0].end_ms - 1)
         return now_ms
+
+    @cached_property
+    def _plan(self) -> Plan:
+        """What is asked for, by the words and, unless the embedder is away, by the vector."""
+        meaning = None if self._vector is None else tuple(self._vector)
+        return plan_of(self._query.query, self._context.now_ms, vector=meaning)
 
     def _recall(self) -> Recall:
         query, now_ms = self._query, self._context.now_ms
@@ -383,14 +389,16 @@ class _Recalling:
 
     def _seeds(self, columns: ColumnsAccess, recall: Recall) -> RecallSeeds:
         reads = self._context.columns(columns)
-        seeds = seeds_of(reads, recall, self._context.seed_rules(), self._embedded)
+        seeds = seeds_of(reads, recall, self._context.seed_rules(), lambda _: self._vector)
         return seeds._replace(seeds=seeds.seeds[:NARRATIVE_ANCHORS]) if self._as_text else seeds
 
-    def _embedded(self, text: str) -> Sequence[float] | None:
+    @cached_property
+    def _vector(self) -> Sequence[float] | None:
+        """Of the question; None: there was none in time."""
         limit_ms = round(self._context.settings.query_embedding_timeout_s * 1000)
         # half of what is left: without a vector there is still an answer to give
         timeout_ms = min(limit_ms, self._context.deadline.remaining_ms() // 2 + 1)
-        vector = self._context.services.embedder.embed(text, timeout_ms=timeout_ms)
+        vector = self._context.services.embedder.embed(self._query.query, timeout_ms=timeout_ms)
         self._embedder_was_away |= vector is None
         return vector
 
@@ -399,7 +407,7 @@ class _Recalling:
         wanted = self._query.query_sensitive_cost
         if wanted is None:
             wanted = self._context.settings.query_sensitive_cost
-        return self._embedded(self._query.query) if wanted and seeds.seeds else None
+        return self._vector if wanted and seeds.seeds else None
 
     def _facts(
         self, reader: GraphReader, recall: Recall, seeds: RecallSeeds, walk: FactWalk
@@ -424,12 +432,10 @@ class _Recalling:
         self, columns: ColumnsAccess, recall: Recall, facts: list[RecalledFact]
     ) -> list[RecalledFact]:
         """With the wishes in front that are asked for, where a question asks for any."""
-        plan = plan_of(recall.query, recall.now_ms)
-        if plan.operator is not Operator.PREFERENCE:
+        if not facts or self._plan.operator is not Operator.PREFERENCE:
             return facts
-        vector = self._embedded(recall.query) if facts else None
         reads = self._context.columns(columns)
-        return wishes_first(facts, reads, recall.query, plan=plan, vector=vector)
+        return wishes_first(facts, reads, recall.query, plan=self._plan, vector=self._vector)
 
     def _walked(
         self, reader: GraphReader, recall: Recall, seeds: RecallSeeds, walk: FactWalk
@@ -446,8 +452,8 @@ class _Recalling:
             walk.cut_by.add(Bound.TIME)
         rate = self._context.settings.temporal_decay_rate
         facts = ranked_facts(walk, recall, seeds.seeds, decay_rate=rate)
-        asks_for = plan_of(recall.query, recall.now_ms).operator
-        if asks_for is not Operator.VALUE_BEFORE or self._query.at_timestamp is not None:
+        asks_before = self._plan.operator is Operator.VALUE_BEFORE
+        if not asks_before or self._query.at_timestamp is not None:
             return facts
         try:
             return self._context.read(

@@ -158,7 +158,8 @@ def test_the_answer_stands_above_its_evidence() -> None:
 def test_what_is_not_known_is_said_to_be_not_known() -> None:
     head = AnswerHead(None, answered=False, first=None)
     text = evidence_markdown([evidence(1)], max_tokens=500, head=head)
-    assert text.startswith(f"{NOTICE} {UNKNOWN}\n\n### s")
+    nearest = "2026-02-02 02:40:01 agent, message.user: hello there [e1]"
+    assert text.startswith(f"{NOTICE} {UNKNOWN} {nearest}\n\n### s")
 
 
 def test_the_answer_counts_among_the_tokens() -> None:

@@ -39,7 +39,7 @@ def test_a_word_that_may_only_ask_counts_for_little_of_what_is_asked() -> None:
     terms = story_terms(question, plan_of(question, NOW_MS))
     shares = dict(zip(terms.words, terms.shares, strict=True))
     assert shares["kiln"] > 0.5
-    assert shares["unfulfilled"] < 0.3
+    assert shares["remain"] < 0.3
 
 
 def test_of_a_plain_question_each_word_is_what_it_is_about() -> None:
