@@ -181,15 +181,25 @@ def history(first: Field, plan: Plan, shown: Shown) -> Sequence[Stated]:
         outcome = outcomes.get(node.node_id)
         if node.node_id in stated or not _states(node, outcome):
             continue
-        if key is None and not told <= stems_of(said_by(node, shown)):
+        is_told = told <= stems_of(said_by(node, shown))
+        goes_on = key is None and not is_told
+        if goes_on and not _is_beside(node, record, named, shown):
             continue
         fields = of_meant_row(fields_of(node, shown), plan.timeless)
         beside = [] if outcome is None else fields_of(outcome, shown)
         if key is not None and not any(_is_same(field, key) for field in (*fields, *beside)):
             continue
-        if (same := _called_alike(first, fields)) is not None:
+        same = _called_alike(first, fields)
+        if same is not None and (not goes_on or same.words == first.words):
             stated[node.node_id] = Stated(same.value, node.node_id, _at(node), same.former)
     return sorted(stated.values(), key=attrgetter("at"))
+
+
+def _is_beside(node: Node, record: Node, named: Sequence[str], shown: Shown) -> bool:
+    """Whether an event of a record's session says one of some identifiers."""
+    text = said_by(node, shown).lower()
+    in_session = node.provenance.session_id == record.provenance.session_id
+    return in_session and any(one in text for one in named)
 
 
 def _called_alike(first: Field, fields: Iterable[Field]) -> Field | None:
