@@ -98,7 +98,7 @@ def as_asked(first: Field, plan: Plan, shown: Shown) -> Stated | None:
     Returns:
         None: it is asked what it was before, and nothing says that it was ever another.
     """
-    told = history(first, plan, shown)
+    told = _with_put_right(history(first, plan, shown), shown)
     if plan.operator is Operator.VALUE_AT:
         return _as_of(max(span.end_ms for span in plan.spans), told) if plan.spans else told[-1]
     told = _each_value(told)
@@ -193,6 +193,35 @@ def history(first: Field, plan: Plan, shown: Shown) -> Sequence[Stated]:
         if same is not None and (not goes_on or same.words == first.words):
             stated[node.node_id] = Stated(same.value, node.node_id, _at(node), same.former)
     return sorted(stated.values(), key=attrgetter("at"))
+
+
+def _with_put_right(told: Sequence[Stated], shown: Shown) -> Sequence[Stated]:
+    """The values, and what was given instead of the last where it had failed, and then worked.
+
+    A record says what was known; a call that failed by it, and went through with another value of
+    the same argument, shows that it was no longer so.
+    """
+    last, outcomes = told[-1], outcomes_of(shown.events)
+    session = shown.events[last.node_id].provenance.session_id
+    later = [
+        node
+        for node in shown.events.values()
+        if node.attributes.get("kind") == EventKind.CALL
+        and node.provenance.session_id == session
+        and _at(node) > last.at
+        and node.node_id in outcomes
+    ]
+    later.sort(key=_at)
+    refused: dict[tuple[str | None, tuple[str, ...]], None] = {}
+    for call in later:
+        tool, has_worked = call.attributes.get("tool_name"), not has_failed(outcomes[call.node_id])
+        for field in fields_of(call, shown):
+            place = (tool, tuple(field.words))
+            if not has_worked and field.value == last.value:
+                refused[place] = None
+            elif has_worked and place in refused and field.value != last.value:
+                return [*told, Stated(field.value, call.node_id, _at(call), last.value)]
+    return told
 
 
 def _is_beside(node: Node, record: Node, named: Sequence[str], shown: Shown) -> bool:

@@ -227,6 +227,13 @@ _THE_ONE_THAT: Final = re.compile(
 )
 """One of several attempts is meant, by what came of it: "the upload that the server took"."""
 _OF_ONE: Final = (Operator.BEFORE, Operator.AFTER)
+_NOT_NOW: Final = re.compile(
+    r"(?:,\s*|\s+-\s+|\s+)(?:please,?\s+)?(?:and\s+)?(?:not|rather\s+than|instead\s+of)\s+"
+    r"(?:as\s+\w+\s+(?:is|are)\s+|what\s+\w+\s+(?:is|are)\s+|the\s+(?:one|value)\s+(?:of|from)\s+)?"
+    r"(?:today(?:['\u2019]s)?|now|tonight)(?=\W*$)",
+    re.IGNORECASE,
+)
+"""A time that is not meant, behind the one that is."""
 _WORD: Final = r"[\w.:~#/@&'\u2019-]+"
 _NAME: Final = r"(?:[A-Z][\w'\u2019-]*|[\w.:~#/-]*\d[\w.:~#/-]*)"
 _VALUE_OF: Final = re.compile(
@@ -262,6 +269,7 @@ def plan_of(
         vector: of the question; None: its words must do.
     """
     text = _B4.sub("before", query[:MAX_SEARCHED_CHARACTERS])
+    text = _NOT_NOW.sub("", text)
     spans = exact_windows(text, now_ms, zone, day_ms=day_ms)
     quoted = _quoted(text)
     timeless = _timeless(text, spans)
@@ -272,7 +280,7 @@ def plan_of(
         operator, confidence, guessed = Operator.SEARCH, 0.0, False
     if confidence == 0 and quoted:
         operator, confidence = Operator.SIMILAR, 0.8
-    elif operator is Operator.SEARCH and not (compares or besides) and _asks_of_name(timeless):
+    elif not (besides or compares) and _asks_of_name(timeless, operator, guessed=guessed):
         operator, confidence, guessed = Operator.VALUE, _OF_A_NAME, True
     if operator is Operator.VALUE and spans and all(span.span.end_ms <= now_ms for span in spans):
         operator = Operator.VALUE_AT
@@ -303,9 +311,10 @@ def plan_of(
     )
 
 
-def _asks_of_name(text: str) -> bool:
+def _asks_of_name(text: str, operator: Operator, *, guessed: bool) -> bool:
     """Whether something of what has a name is all that a question tells, and not if it is so."""
-    return _IF_SO.match(text) is None and _VALUE_OF.search(text) is not None
+    may_be = operator is Operator.SEARCH or (guessed and operator is Operator.PREFERENCE)
+    return may_be and _IF_SO.match(text) is None and _VALUE_OF.search(text) is not None
 
 
 _IF_SO: Final = re.compile(

@@ -177,15 +177,18 @@ def asked_of(
         if stem not in names and not terms.is_asking[place]
     ]
     ids = list(dict.fromkeys(wish.event_id for wish in wishes))
-    standings = reads.standings(Wanted((), ids, (), 0, stems=terms.stems, vector=vector))
+    stems = (*terms.stems, *(pair.stem for pair in terms.joined))
+    standings = reads.standings(Wanted((), ids, (), 0, stems=stems, vector=vector))
     rows = {own_id: row for row, own_id in enumerate(standings.ids)}
+    said = standings.counts > 0
+    for place, pair in enumerate(terms.joined, len(terms.stems)):
+        said[:, [pair.first, pair.second]] |= said[:, [place]]
     shares, near = [], []
     for wish in wishes:
         row = rows.get(wish.event_id)
         words = telling_stems_of(wish.text)
         holds = [
-            (row is not None and bool(standings.counts[row, place] > 0))
-            or _has(words, terms.stems[place])
+            (row is not None and bool(said[row, place])) or _has(words, terms.stems[place])
             for place in places
         ]
         shares.append(sum(holds) / len(holds) if holds else 0.0)
