@@ -190,6 +190,9 @@ def _changed(record: Sequence[_Line], *, may_ask: bool) -> Iterator[_Line]:
     if values.keys() >= ENDS and (named or _is_change(above, values, may_ask=may_ask)):
         versions |= {"from": _Version(former=True), "to": _Version(former=False)}
     former = {version.of: values[name] for name, version in versions.items() if version.former}
+    # `size_gb` beside `previous_size_gb` is what it is now
+    plain = {name: _words(name) for name in values if name not in versions}
+    versions |= {name: _Version(False, of) for name, of in plain.items() if of and of in former}
     present = {version.of for version in versions.values() if not version.former}
     for line in record:
         version = versions.get(line.name)

@@ -78,20 +78,23 @@ _COUNTED: Final = re.compile(
 
 
 def _names_one(plan: Plan, fields: Iterable[Field]) -> bool:
-    """Whether a record is of one of what is counted: `order: O-7` is one order.
+    """Whether a record is of one of what is counted: `order: O-7`, `order_id: 7` is one order.
 
     How many lamps were ordered counts lamps.
     """
     match = _COUNTED.match(plan.timeless)
     question = stems_of(match["noun"] if match else plan.timeless)
-    return any(
-        not field.row
-        and STOP_WORDS.isdisjoint(field.words)
-        and question.issuperset(map(stem_in, field.words))
-        and any(map(str.isdigit, field.value))
-        and any(map(str.isalpha, field.value))
-        for field in fields
-    )
+    for field in fields:
+        noun = [word for word in field.words if word not in _OF_KEYS]
+        is_key = len(noun) < len(field.words) or any(map(str.isalpha, field.value))
+        is_counted = bool(noun) and stem_in(noun[-1]) in question and STOP_WORDS.isdisjoint(noun)
+        if not field.row and is_counted and is_key and any(map(str.isdigit, field.value)):
+            return True
+    return False
+
+
+_OF_KEYS: Final = word_set("id key no number ref reference")
+"""Behind the name of what a key is of: `order_id`."""
 
 
 def _number(plan: Plan, fields: Iterable[Field]) -> Field | None:

@@ -36,7 +36,7 @@ from api.retrieval.plan import Operator
 from api.retrieval.profiles import Proofs, messages_of, profile_order, remarks_in
 from api.retrieval.story_evidence import asks_for_record
 from api.retrieval.story_result import StoryAnswer
-from api.retrieval.story_terms import story_terms
+from api.retrieval.story_terms import OF_FACTS, story_terms
 from api.retrieval.wish_answer import Stated, Wished, asked_of, stated, wished
 from enrichment.names import canonical_name
 from enrichment.stems import stem_in, stems_of, words_in
@@ -131,27 +131,24 @@ def stated_by_fact(persons: Persons, question: PersonAsked, answer: StoryAnswer)
     """What a fact of whom it is asked about says, where it says all of it and no act answers.
 
     What somebody told of themselves is meant before what was done, where they ask about themselves:
-    "who is my deputy?" asks for no act, and never for who asks.
+    "who is my deputy?" asks for no act, and never for who asks. What a person has corrected
+    answers whatever else does.
     """
     query = question.asking.query
-    of_who_asks = is_of_who_asks(question.asking.query)
+    of_who_asks = is_of_who_asks(query)
     is_known = answer.decides and answer.confidence >= persons.threshold and not of_who_asks
     has_actor = of_who_asks and question.plan.operator is Operator.ACTOR
-    has_value = answer.value is not None and not has_actor
-    if is_known or has_value or _ASKS_OTHERWISE.search(query):
+    is_told = is_known or (answer.value is not None and not has_actor)
+    if _ASKS_OTHERWISE.search(query) or (is_told and question.plan.operator not in OF_FACTS):
         return answer
     person = known_of(persons, question)
     if person is None:
         return answer
-    names = _stems_of_names(person)
-    versions = [query, in_words_of_records(query) or query]
-    stems = [question_stems(version) - names for version in versions]
-    best = [
-        fact
-        for fact in person.facts
-        if any(says_all(stem, fact.properties["relation"], fact.target.name) for stem in stems)
-        and not stems_of(fact.target.name) <= stems[0]  # it says more than the question
-    ]
+    best = _saying_all(person, query)
+    if is_told:  # a person's own word stands above what was told and done
+        best = [fact for fact in best if fact.properties.get("source") == "user_edit"]
+        if not best:
+            return answer
     if not best:
         is_asker = isinstance(answer.value, str) and canonical_name(answer.value) in person.names
         return answer._replace(value=None) if has_actor and is_asker else answer
@@ -170,6 +167,19 @@ def stated_by_fact(persons: Persons, question: PersonAsked, answer: StoryAnswer)
         value=", ".join(dict.fromkeys(fact.target.name for fact in best)),
         evidence=front,
     )
+
+
+def _saying_all(person: Known, query: str) -> list[FactRow]:
+    """The facts of a person that say all a question asks for, and more than it says."""
+    names = _stems_of_names(person)
+    versions = [query, in_words_of_records(query) or query]
+    stems = [question_stems(version) - names for version in versions]
+    return [
+        fact
+        for fact in person.facts
+        if any(says_all(stem, fact.properties["relation"], fact.target.name) for stem in stems)
+        and not stems_of(fact.target.name) <= stems[0]  # it says more than the question
+    ]
 
 
 def _is_written(fact: FactRow) -> bool:

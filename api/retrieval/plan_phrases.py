@@ -171,6 +171,14 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
         ),
     ),
     (
+        "value_before",
+        0.98,
+        (
+            r"^\W*where\s+(?:did|was|were)(?=\s+(?:\S+\s+){1,3}?(?:live|work|stay|reside|based|located)\s+before(?:\s|\W*$))",
+            r"^\W*what\s+was(?=\s+(?:the|my|our|his|her|their|its|\S+['\u2019]s)\s+(?!(?:last|first|next|very|one|previous)\b)(?:\S+\s+){1,3}?before(?:\s+\w|\W*$))",
+        ),
+    ),
+    (
         "value_at",
         1.11,
         (
