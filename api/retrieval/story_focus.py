@@ -11,10 +11,17 @@ from api.retrieval.plan import Operator, Plan
 from api.retrieval.story_acts import calls_of, is_asked_for, is_heard_of
 from api.retrieval.story_features import Features
 from api.retrieval.story_limits import SAYING
-from api.retrieval.story_terms import VALUES, StoryTerms, stems_of_ways, ways_of_failing
+from api.retrieval.story_terms import (
+    VALUES,
+    StoryTerms,
+    stems_of_parts,
+    stems_of_ways,
+    ways_of_failing,
+)
 from enrichment.act_names import base, is_reader, of_tool, of_type, says_verb
 from enrichment.event_kinds import EventKind
-from enrichment.stems import same_root, words_in
+from enrichment.stems import same_root, stem_in, words_in
+from enrichment.vocabulary import word_set
 from pipelines.columns.records import KINDS, Array, Stories
 
 
@@ -259,10 +266,21 @@ def refused_by(stories: Stories, features: Features, terms: StoryTerms) -> int |
     return int(places[stories.occurred_ms[places].argmin()]) if len(places) else None
 
 
-def is_never_done(stories: Stories, features: Features, terms: StoryTerms) -> bool:
-    """Whether an act is asked about that is known here, and nothing says it of the identifiers.
+_SETTLING: Final = frozenset(
+    map(
+        stem_in, word_set("approve merge reject decline deny close sign cancel authorise authorize")
+    )
+)
+"""Acts that settle something: who did any of them to it, and when, is told by nothing else."""
 
-    That somebody approved one thing does not say who approved another one.
+
+def is_never_done(
+    stories: Stories, features: Features, terms: StoryTerms, operator: Operator
+) -> bool:
+    """Whether an act is asked about, and nothing says it of the identifiers.
+
+    That somebody approved one thing does not say who approved another one; and that somebody opened
+    it does not, either. Where a question tells more than the act it may be told in other words.
     """
     if not stories.holds.shape[1] or features.acts.done or not terms.stems:
         return False
@@ -270,7 +288,10 @@ def is_never_done(stories: Stories, features: Features, terms: StoryTerms) -> bo
     acts = [of_tool(name)[0] for name in stories.tools] + [
         of_type(name)[0] for name in stories.types
     ]
-    if not any(says_verb(base(verb), verbs) for verbs in acts):
+    parts = {part for one in terms.identifiers for part in stems_of_parts(one)}
+    is_bare = verb in _SETTLING and parts.issuperset(terms.stems[1:])
+    is_act = operator is Operator.ACTOR and any(says_verb(base(verb), verbs) for verbs in acts)
+    if not (is_bare or is_act):
         return False
     about = stories.holds.all(axis=1)
     says = stories.counts[:, 0] > 0
@@ -321,12 +342,13 @@ def is_not_done(
     """Whether what is asked about was tried, or asked for, and is not known to be done."""
     if features.acts.done:
         return False
-    if plan.operator is Operator.ACTOR and is_never_done(stories, features, terms):
+    if plan.operator in _OF_ACT and is_never_done(stories, features, terms, plan.operator):
         return True
     asked_for = stories.type[best] >= 0 and is_asked_for(stories.types[stories.type[best]])
     return features.acts.not_done or (plan.operator is Operator.TIME and asked_for)
 
 
+_OF_ACT: Final = (Operator.ACTOR, Operator.TIME)
 _ASKED_FOR: Final = re.compile(
     r"(?<!\w)(?:ask(?:ed|s)?\s+(?:\w+\s+)?(?:for|to)|request(?:ed|s)?|want(?:ed|s)?|demand(?:ed|s)?)"
     r"(?!\w)",
