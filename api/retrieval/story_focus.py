@@ -284,17 +284,19 @@ def is_never_done(
     """
     if not stories.holds.shape[1] or features.acts.done or not terms.stems:
         return False
-    verb = terms.stems[0]
+    parts = {part for one in terms.identifiers for part in stems_of_parts(one)}
+    others = [place for place, word in enumerate(terms.stems) if word not in parts]
+    place = others[0] if len(others) == 1 else 0
+    verb = terms.stems[place]
+    is_bare = len(others) == 1 and verb in _SETTLING
     acts = [of_tool(name)[0] for name in stories.tools] + [
         of_type(name)[0] for name in stories.types
     ]
-    parts = {part for one in terms.identifiers for part in stems_of_parts(one)}
-    is_bare = verb in _SETTLING and parts.issuperset(terms.stems[1:])
     is_act = operator is Operator.ACTOR and any(says_verb(base(verb), verbs) for verbs in acts)
     if not (is_bare or is_act):
         return False
     about = stories.holds.all(axis=1)
-    says = stories.counts[:, 0] > 0
+    says = stories.counts[:, place] > 0
     by_tool = numpy.array(
         [
             *(any(same_root(verb, word) for word in of_tool(tool)[1]) for tool in stories.tools),
