@@ -20,6 +20,8 @@ Structured results (the JSON a tool returned) follow these rules; what no rule n
 7. What a record calls otherwise than a sentence does is one relation, of people (`SAME_RELATION`):
    `city: Lyon` says `lives_in Lyon`.
 8. A list of records at the top (search results) gives each one's strongest fields only.
+9. A tool that takes something from what the record is about (`TAKING_VERBS`: `remove_label`,
+   `cancel_item` of an order) states nothing: what it names is gone.
 """
 
 from __future__ import annotations
@@ -28,11 +30,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from enrichment.act_names import first_word
 from enrichment.event_kinds import EventKind, is_failed, parsed_json
 from enrichment.facts import Assertion, Party, fact_in_words, literal, named
 from enrichment.names import MAX_FACTS, EntityType
 from enrichment.ports import EventText
 from enrichment.vocabulary import (
+    TAKING_VERBS,
     edge_type_of,
     is_functional,
     person_relation,
@@ -127,7 +131,7 @@ def _facts_of(value: Any, event: Event) -> Iterator[StatedFact]:
     nouns = _nouns(event.tool or "")
     if isinstance(value, Mapping):
         record = _record(value, nouns, None) or _user_record(value, nouns, event)
-        if record is not None:
+        if record is not None and not _is_taken_from(record, event.tool or "", nouns):
             yield from record_facts(record, value, nouns)
     elif isinstance(value, list) and len(value) <= MAX_RECORDS:
         for item in value:
@@ -135,6 +139,12 @@ def _facts_of(value: Any, event: Event) -> Iterator[StatedFact]:
                 record = _record(item, nouns, None)
                 if record is not None:
                     yield from (f for f in record_facts(record, item, nouns) if f.rank == _STRONG)
+
+
+def _is_taken_from(record: Record, tool: str, nouns: frozenset[str]) -> bool:
+    """Whether a tool took something from what a record is about: what it says of it is gone."""
+    noun = (record.noun or "").rsplit("_", 1)[-1]
+    return first_word(tool) in TAKING_VERBS and noun not in nouns
 
 
 # Names that say who a record is, what state it is in: they come first when 20 are not enough.

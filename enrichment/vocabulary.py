@@ -92,6 +92,11 @@ MAKING_VERBS = word_set("create add append insert book reserve record register o
 """What they name is new: their other arguments say something of that, not of whom it is for."""
 ADDING_VERBS = word_set("add append insert assign allocate subscribe enroll attach book reserve")
 """What they write stands beside what was there."""
+TAKING_VERBS = word_set(
+    "remove delete unsubscribe revoke cancel detach drop clear unassign unset unlink unenroll "
+    "disconnect withdraw strip"
+)
+"""What they name of something is so no longer: `remove_label(issue_id, label)`."""
 VALUE_VERBS = word_set(
     "set add assign reassign allocate reallocate select choose switch apply attach put"
 )
