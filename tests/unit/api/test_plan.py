@@ -290,11 +290,35 @@ def test_every_operator_has_its_phrasings() -> None:
         ("Which parcels are still open between 9:00 and 10:00 on Monday?", "parcels"),
         ("Is anything unresolved since Monday?", "Is anything unresolved"),
         ("What happened right before the crash?", "the crash"),
+        ("What does the file show for the desk of Ana Sato?", "the desk of Ana Sato"),
+        ("A form asks me: the size of kiln K-12?", "the size of kiln K-12"),
+        ("Where did Ana live before Coimbra?", "Ana live before Coimbra"),
         ('I just got "DiskError: no space left". Is that new?', "DiskError: no space left"),
     ],
 )
 def test_what_a_question_is_about(question: str, topic: str) -> None:
     assert plan_of(question, NOW_MS).topic == topic
+
+
+@pytest.mark.parametrize(
+    ("question", "operator"),
+    [
+        ("Quick, somebody is on the line: the desk of Ana Sato?", Operator.VALUE),
+        ("What was Ana's city before Coimbra?", Operator.VALUE_BEFORE),
+        ("What was the pool size before the rollback?", Operator.VALUE_BEFORE),
+        ("What was the last step before the crash?", Operator.BEFORE),
+        ("Is the kiln of Ana Sato mentioned anywhere?", Operator.SEARCH),
+    ],
+)
+def test_a_value_of_what_has_a_name_is_asked_for(question: str, operator: Operator) -> None:
+    assert plan_of(question, NOW_MS).operator is operator
+
+
+def test_a_time_that_is_not_meant_limits_nothing() -> None:
+    day = plan_of("What was the limit on 15 November?", NOW_MS).spans
+    assert day
+    assert plan_of("The limit as of 15 November, please, not as it is today.", NOW_MS).spans == day
+    assert plan_of("The limit on 15 November, not today's?", NOW_MS).spans == day
 
 
 def test_a_time_limits_what_is_asked_for() -> None:

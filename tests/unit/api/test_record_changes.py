@@ -58,6 +58,7 @@ def told(text: str, kind: str = "result") -> list[tuple[str, str, str]]:
         ("from: red\nparam: door\nto: blue", [("param", "door", ""), ("door", "blue", "red")]),
         ("kiln.newValue: 9\nkiln.oldValue: 5", [("kiln", "9", "5")]),
         ("new_price: 9\nold_price: 5", [("price", "9", "5")]),
+        ("price: 9\nprevious_price: 5", [("price", "9", "5")]),
         ("old_price: 5\nafter_tax: 6", [("old_price", "5", ""), ("after_tax", "6", "")]),
         ("kiln.value_before: 5\nkiln.note: old", [("note", "old", "")]),
     ],

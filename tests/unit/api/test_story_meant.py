@@ -176,6 +176,17 @@ def test_what_is_was_not_set_by_an_attempt_that_failed() -> None:
     assert asked.answer().order[0] in ("2", "3")
 
 
+@pytest.mark.parametrize(
+    "question", ["Who approved CH-80?", "Who merged CH-80?", "When was CH-80 closed?"]
+)
+def test_who_opened_something_has_not_settled_it(question: str) -> None:
+    asked = Asked(question)
+    asked.add(0, "call", "title Rehash", tool="open_change")
+    asked.add(0, "result", "CH-80 open", tool="open_change")
+    asked.add(0, "message", "CH-80 is open, it waits for a review by Jonas", agent="dev")
+    assert asked.answer().confidence == 0.0
+
+
 def test_that_somebody_approved_one_thing_says_nothing_of_another() -> None:
     asked = Asked("Who approved PO-613?")
     asked.add(0, "call", "referral RF-77", tool="approve_referral")

@@ -214,6 +214,24 @@ def test_a_person_has_a_state_where_the_tool_is_about_people() -> None:
     assert triples(made) == {("u-1", "has_status", "gold")}
 
 
+@pytest.mark.parametrize(
+    ("tool", "value"),
+    [
+        ("unsubscribe", {"customer_id": "ana", "list": "newsletter"}),
+        ("iam.removePermission", {"user_id": "ana", "permission": "admin", "status": "removed"}),
+        ("delete_address", {"customer_id": "ana", "address": "Rua Larga 4"}),
+        ("cancel_item", {"order_id": "B-7", "sku": "GLV-L", "status": "cancelled"}),
+    ],
+)
+def test_what_a_tool_took_away_is_no_fact(tool: str, value: Any) -> None:
+    assert found(result(value, tool_name=tool)) == []
+
+
+def test_what_becomes_of_the_thing_that_a_tool_cancels_is_one() -> None:
+    cancelled = result({"order_id": "B-7", "status": "cancelled"}, tool_name="cancel_order")
+    assert triples(cancelled) == {("B-7", "has_status", "cancelled")}
+
+
 def test_a_version_is_a_fact_about_a_service() -> None:
     made = result({"service_id": "billing-2", "version": "4.1"}, tool_name="get_service")
     assert triples(made) == {("billing-2", "has_version", "4.1")}
