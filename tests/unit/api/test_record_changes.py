@@ -191,3 +191,32 @@ def test_what_others_have_is_no_value_that_somebody_had_before() -> None:
         (node("moved", at=DAYS[2]), "bay: blue\nholder: crew~41"),
     )
     assert read("What was the bay of Ann before?", given) == "red"
+
+
+@pytest.mark.parametrize(
+    ("question", "value"),
+    [
+        ("What is the fuel card of van V-3?", "FC-9"),
+        ("What was the fuel card of van V-3 before?", "FC-1"),
+    ],
+)
+def test_what_went_through_instead_of_what_failed_is_so(question: str, value: str) -> None:
+    def attempt(name: str, at: str, kind: str = "call", **fields: Any) -> Any:
+        one = node(name, kind, tool="refuel", at=at, **fields)
+        one.provenance.session_id = "yard"
+        return one
+
+    looked_up = node("card", tool="show_van", at="2026-01-01T00:00:01.000Z")
+    looked_up.provenance.session_id = "yard"
+    first = attempt("first", "2026-01-01T00:00:02.000Z")
+    refused = attempt("refused", "2026-01-01T00:00:03.000Z", "failure", status="failed")
+    again = attempt("again", "2026-01-01T00:00:04.000Z")
+    filled = attempt("filled", "2026-01-01T00:00:05.000Z", "result")
+    given = shown(
+        (looked_up, "van: V-3\nfuel_card: FC-1"),
+        (first, "pan: FC-1\nlitres: 80"),
+        (refused, "card FC-1 has expired"),
+        (again, "pan: FC-9\nlitres: 80"),
+        (filled, "filled: yes"),
+    )
+    assert read(question, given) == value
