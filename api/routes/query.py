@@ -389,7 +389,7 @@ class _Recalling:
 
     def _seeds(self, columns: ColumnsAccess, recall: Recall) -> RecallSeeds:
         reads = self._context.columns(columns)
-        seeds = seeds_of(reads, recall, self._context.seed_rules(), lambda _: self._vector)
+        seeds = seeds_of(reads, recall, self._context.seed_rules(), lambda _: self._needed_vector())
         return seeds._replace(seeds=seeds.seeds[:NARRATIVE_ANCHORS]) if self._as_text else seeds
 
     @cached_property
@@ -398,16 +398,19 @@ class _Recalling:
         limit_ms = round(self._context.settings.query_embedding_timeout_s * 1000)
         # half of what is left: without a vector there is still an answer to give
         timeout_ms = min(limit_ms, self._context.deadline.remaining_ms() // 2 + 1)
-        vector = self._context.services.embedder.embed(self._query.query, timeout_ms=timeout_ms)
-        self._embedder_was_away |= vector is None
-        return vector
+        return self._context.services.embedder.embed(self._query.query, timeout_ms=timeout_ms)
+
+    def _needed_vector(self) -> Sequence[float] | None:
+        """The same, where an answer without it may lack something."""
+        self._embedder_was_away |= self._vector is None
+        return self._vector
 
     def _query_vector(self, seeds: RecallSeeds) -> Sequence[float] | None:
         """PRISM's; without one the confidence alone decides, and nobody is told (S2)."""
         wanted = self._query.query_sensitive_cost
         if wanted is None:
             wanted = self._context.settings.query_sensitive_cost
-        return self._vector if wanted and seeds.seeds else None
+        return self._needed_vector() if wanted and seeds.seeds else None
 
     def _facts(
         self, reader: GraphReader, recall: Recall, seeds: RecallSeeds, walk: FactWalk
@@ -435,7 +438,7 @@ class _Recalling:
         if not facts or self._plan.operator is not Operator.PREFERENCE:
             return facts
         reads = self._context.columns(columns)
-        return wishes_first(facts, reads, recall.query, plan=self._plan, vector=self._vector)
+        return wishes_first(facts, reads, recall.query, plan=self._plan, vector=self._needed_vector())
 
     def _walked(
         self, reader: GraphReader, recall: Recall, seeds: RecallSeeds, walk: FactWalk
