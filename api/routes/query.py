@@ -438,7 +438,9 @@ class _Recalling:
         if not facts or self._plan.operator is not Operator.PREFERENCE:
             return facts
         reads = self._context.columns(columns)
-        return wishes_first(facts, reads, recall.query, plan=self._plan, vector=self._needed_vector())
+        return wishes_first(
+            facts, reads, recall.query, plan=self._plan, vector=self._needed_vector()
+        )
 
     def _walked(
         self, reader: GraphReader, recall: Recall, seeds: RecallSeeds, walk: FactWalk
