@@ -196,12 +196,12 @@ _MEASURES: Final[Mapping[str, frozenset[str]]] = {
 """What is measured, by the word that asks how much of it there is."""
 
 
-def measured(measure: str, fields: Iterable[Field]) -> Value | None:
+def measured(measure: str, fields: Iterable[Field]) -> Field | None:
     """The number under a name of what a word asks the measure of: `size_mb`."""
     names = frozenset(map(meaning, _MEASURES.get(measure, ())))
     for field in fields:
         if not names.isdisjoint(map(meaning, field.words)) and AMOUNT.fullmatch(field.value):
-            return Value(field.value, [field.node_id])
+            return field
     return None
 
 

@@ -112,7 +112,8 @@ def _stated(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
     if _HOW_MUCH.match(plan.timeless):
         return _asked_by_name(plan, evidence, shown)
     if match := _HOW_BIG.match(plan.timeless):
-        return measured(match["measure"].lower(), asked_fields(plan, evidence, shown))
+        size = measured(match["measure"].lower(), asked_fields(plan, evidence, shown))
+        return as_it_is_asked(size, plan, shown)
     before, _, behind = _OF.sub("\0", plan.topic, count=1).partition("\0")
     attributes = [behind if re.search(r"['\u2019]s\s", plan.topic) else before]
     if match := _WHICH.match(plan.timeless):  # "which address had we on file"

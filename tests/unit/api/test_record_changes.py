@@ -106,6 +106,16 @@ def test_a_change_says_what_is_and_what_was(question: str, value: str) -> None:
     assert read(question, _changed((5, 9), (9, 7))) == value
 
 
+@pytest.mark.parametrize(
+    ("question", "value"),
+    [("How big is kiln K-2?", "200"), ("How big was kiln K-2 before?", "100")],
+)
+def test_how_big_it_is_and_was(question: str, value: str) -> None:
+    one = node("one")
+    given = shown((one, "kiln: K-2\nprevious_size_l: 100\nsize_l: 200"))
+    assert read(question, given) == value
+
+
 @pytest.mark.parametrize(("day", "value"), [(0, "5"), (1, "9"), (2, "9"), (3, "7")])
 def test_a_later_change_says_what_was_on_a_day(day: int, value: str) -> None:
     """It was 5 until the first day, and 9 from then on; only the change of the third says so."""
