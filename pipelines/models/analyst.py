@@ -18,10 +18,13 @@ from typing import Any
 import orjson
 
 from enrichment.ports import Analysis, Span, Token
-from pipelines.local.python_process import FrameHandler, StartFailed, serve_frames
+from pipelines.local.python_process import FrameHandler, StartFailed, collect_rarely, serve_frames
 
 _RUN = 256
 _LONG_RUN = re.compile(rf"\S{{{_RUN + 1},}}")
+_LOOKED_AT = ["TAG", "LOWER", "DEP", "IS_SPACE"]
+_WORDS = 20_000
+"""That are remembered, with what is said of each."""
 _GIVING_UP = (ValueError, RuntimeError, LookupError, MemoryError)
 
 
@@ -129,6 +132,41 @@ def analyze(nlp: Any, texts: list[str]) -> Iterator[bytes]:
         yield encode_analysis(analysis_of(doc))
 
 
+class WordMatcher:
+    """The matcher of spaCy's attribute ruler, which looks at each word once.
+
+    The ruler tries some two hundred patterns at each word: an eighth of an analysis. What a pattern
+    of one word says depends on what it looks at, and most words come again.
+
+    Args:
+        ruler: a `spacy.pipeline.AttributeRuler`, loaded.
+    """
+
+    def __init__(self, ruler: Any) -> None:
+        from spacy.matcher import Matcher
+
+        self._of_words, self._others = Matcher(ruler.vocab), Matcher(ruler.vocab)
+        for number, row in enumerate(ruler.patterns):
+            for pattern in row["patterns"]:
+                is_word = len(pattern) == 1 and pattern[0].keys() <= set(_LOOKED_AT)
+                matcher = self._of_words if is_word else self._others
+                matcher.add(str(number), [pattern])
+        self._known: dict[tuple[int, ...], list[int]] = {}
+
+    def __call__(self, doc: Any, **options: Any) -> list[tuple[int, int, int]]:
+        """Number of the pattern, first token and the one behind the last, of each match."""
+        matches: list[tuple[int, int, int]] = self._others(doc, **options)
+        for place, word in enumerate(map(tuple, doc.to_array(_LOOKED_AT).tolist())):
+            numbers = self._known.get(word)
+            if numbers is None:
+                if len(self._known) == _WORDS:
+                    self._known.clear()
+                found = self._of_words(doc[place : place + 1], **options)
+                numbers = self._known[word] = [number for number, *_ in found]
+            matches += [(number, place, place + 1) for number in numbers]
+        return matches
+
+
 def load_analyst(model: str) -> FrameHandler:
     """What answers a JSON list of texts with one encoded analysis for each.
 
@@ -140,9 +178,13 @@ def load_analyst(model: str) -> FrameHandler:
     try:
         import spacy
 
-        nlp = spacy.load(model)
+        nlp: Any = spacy.load(model)
     except (ImportError, OSError, ValueError, LookupError, AttributeError, TypeError) as error:
         raise StartFailed(f"{type(error).__name__}: {error}") from error
+    if nlp.has_pipe("attribute_ruler"):
+        ruler = nlp.get_pipe("attribute_ruler")
+        ruler.matcher = WordMatcher(ruler)
+    collect_rarely()
 
     def answer(frame: bytes) -> Iterator[bytes]:
         # Strings met in these texts are forgotten after them; else the process grows for ever.

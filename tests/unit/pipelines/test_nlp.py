@@ -10,6 +10,7 @@ import textwrap
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy
 import pytest
@@ -17,6 +18,7 @@ import pytest
 from enrichment.ports import Analysis, Span
 from pipelines.local.processes import is_alive
 from pipelines.models.analyst import (
+    WordMatcher,
     analysis_of,
     decode_analysis,
     encode_analysis,
@@ -103,6 +105,27 @@ def test_a_batch_changes_nothing_to_the_last_bit() -> None:
         for left, right in zip(together, alone, strict=True)
     )
     assert [analysis_of(doc) for doc in together] == [analysis_of(doc) for doc in alone]
+
+
+def test_words_that_are_remembered_match_what_they_would_match_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import spacy
+
+    monkeypatch.setattr("pipelines.models.analyst._WORDS", 40)  # so that some are forgotten
+    nlp: Any = spacy.load(MODEL)
+    ruler = nlp.get_pipe("attribute_ruler")
+    ruler.add([[{"ORTH": "billing"}]], {"LEMMA": "bill"})  # looks at something else
+    ruler.add([[{"TAG": "NN", "OP": "+"}, {"LOWER": "was"}]], {"LEMMA": "be"}, index=-1)
+    plain, by_word = ruler.matcher, WordMatcher(ruler)
+    texts = [*SENTENCES, "I'm gonna go.  She ain't, y'all: let's not.", *TEXTS, ""]
+    docs = [nlp.make_doc(text[:200]) for text in texts]
+    for name in ("tok2vec", "tagger", "parser"):
+        docs = list(nlp.get_pipe(name).pipe(docs))
+    for doc in [*docs, *docs]:
+        expected = plain(doc, allow_missing=True, as_spans=False)
+        found = by_word(doc, allow_missing=True, as_spans=False)
+        assert set(found) == set(expected)
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
