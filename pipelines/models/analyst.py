@@ -161,8 +161,8 @@ class WordMatcher:
             if numbers is None:
                 if len(self._known) == _WORDS:
                     self._known.clear()
-                found = self._of_words(doc[place : place + 1], **options)
-                numbers = self._known[word] = [number for number, *_ in found]
+                alone = self._of_words(doc[place : place + 1], **options)
+                numbers = self._known[word] = [number for number, *_ in alone]
             matches += [(number, place, place + 1) for number in numbers]
         return matches
 
