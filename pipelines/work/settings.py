@@ -256,7 +256,7 @@ class Settings(BaseSettings):
         "another one: a rebuild",
     )
     enrichment_batch_size: int = Field(
-        default=100, ge=1, le=1_000, description="entries a block of the enrichment, at most"
+        default=200, ge=1, le=1_000, description="entries a block of the enrichment, at most"
     )
     enrichment_nice: int = Field(
         default=19,

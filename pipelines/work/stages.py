@@ -106,7 +106,7 @@ ENRICHMENT: Final = Stage(
     upstream=PROJECTION.name,
     # Blocks as large as models get through within a few seconds.
     batch_size=attrgetter("enrichment_batch_size"),
-    rebuild_batch_size=lambda settings: 5 * settings.enrichment_batch_size,
+    rebuild_batch_size=lambda settings: 5 * settings.enrichment_batch_size // 2,
     nice=attrgetter("enrichment_nice"),
     installed_models="pipelines.models.installed:installed_models",
     check="pipelines.models.loaded:require_models",
