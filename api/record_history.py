@@ -195,6 +195,15 @@ def history(first: Field, plan: Plan, shown: Shown) -> Sequence[Stated]:
     return sorted(stated.values(), key=attrgetter("at"))
 
 
+def put_right(record: Node, shown: Shown) -> str | None:
+    """Id of the call that went through with another value than a record says, which had failed."""
+    for field in fields_of(record, shown):
+        told = _with_put_right([Stated(field.value, record.node_id, _at(record))], shown)
+        if len(told) > 1:
+            return told[-1].node_id
+    return None
+
+
 def _with_put_right(told: Sequence[Stated], shown: Shown) -> Sequence[Stated]:
     """The values, and what was given instead of the last where it had failed, and then worked.
 

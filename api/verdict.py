@@ -12,7 +12,7 @@ from typing import Any, Final
 from api.comparisons import compared, foremost
 from api.record_days import is_no_time
 from api.record_fields import Shown, fields_of, said_by, summary_of
-from api.record_history import has_failed
+from api.record_history import has_failed, put_right
 from api.record_numbers import asks_how_long_kept, counted
 from api.record_reading import says_half
 from api.record_values import brought_up_to_date, each_of, lacks_number, value_of
@@ -149,11 +149,20 @@ def _told(
             evidence = [one for one in evidence if one not in events or _to_be_done(one, shown)]
         listed = filter(None, (events.get(one) for one in evidence))
         value = each_of(story.plan, evidence, shown) or list(filter(None, map(summary_of, listed)))
+    if value is None and evidence and story.plan.operator is Operator.VALUE:
+        evidence = _as_it_went_through(evidence, shown)
     if value is None and evidence and (head := events.get(evidence[0])) is not None:
         told = _with_causes(story, head, shown, response.edges)
         evidence = list(dict.fromkeys([*(node.node_id for node in told), *evidence[1:]]))
         value = _summarised(story, told, shown)
     return Answer(type=story.type, value=value, evidence=evidence[:MAX_EVIDENCE])
+
+
+def _as_it_went_through(evidence: list[str], shown: Shown) -> list[str]:
+    """What proves a value; the call that did it otherwise than a record says, in front of that."""
+    head = shown.events.get(evidence[0])
+    instead = None if head is None or is_said(head) else put_right(head, shown)
+    return evidence if instead is None else list(dict.fromkeys((instead, *evidence)))
 
 
 def _summarised(story: StoryAnswer, told: Sequence[Node], shown: Shown) -> str | None:

@@ -318,7 +318,8 @@ def _asks_of_name(text: str, operator: Operator, *, guessed: bool) -> bool:
 
 
 _IF_SO: Final = re.compile(
-    r"^\W*(?:is|are|was|were|do|does|did|has|have|had|can|could|will|would|should)\b", re.IGNORECASE
+    r"^\W*(?:is|are|was|were|do|does|did|has|have|had|should|(?:can|could|will|would)(?!\s+you))\b",
+    re.IGNORECASE,
 )
 _WITHOUT_TIME: Final = frozenset((Operator.OPEN, Operator.FAILURES))
 """Operators that are asked for in whole sentences, to which a time may be added."""
