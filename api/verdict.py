@@ -149,19 +149,20 @@ def _told(
             evidence = [one for one in evidence if one not in events or _to_be_done(one, shown)]
         listed = filter(None, (events.get(one) for one in evidence))
         value = each_of(story.plan, evidence, shown) or list(filter(None, map(summary_of, listed)))
-    if value is None and evidence and story.plan.operator is Operator.VALUE:
-        evidence = _as_it_went_through(evidence, shown)
-    if value is None and evidence and (head := events.get(evidence[0])) is not None:
-        told = _with_causes(story, head, shown, response.edges)
+    if value is None and evidence and evidence[0] in events:
+        evidence = _as_it_went_through(story.plan, evidence, shown)
+        told = _with_causes(story, events[evidence[0]], shown, response.edges)
         evidence = list(dict.fromkeys([*(node.node_id for node in told), *evidence[1:]]))
         value = _summarised(story, told, shown)
     return Answer(type=story.type, value=value, evidence=evidence[:MAX_EVIDENCE])
 
 
-def _as_it_went_through(evidence: list[str], shown: Shown) -> list[str]:
+def _as_it_went_through(plan: Plan, evidence: list[str], shown: Shown) -> list[str]:
     """What proves a value; the call that did it otherwise than a record says, in front of that."""
-    head = shown.events.get(evidence[0])
-    instead = None if head is None or is_said(head) else put_right(head, shown)
+    head = shown.events[evidence[0]]
+    if plan.operator is not Operator.VALUE or is_said(head):
+        return evidence
+    instead = put_right(head, shown)
     return evidence if instead is None else list(dict.fromkeys((instead, *evidence)))
 
 

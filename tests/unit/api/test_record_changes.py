@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from api.record_fields import Field, durations_in, fields_of
+from api.record_history import put_right
 from api.record_values import value_of
 from api.retrieval.plan import Operator, plan_of
 from api.retrieval.time_spans import TimeSpan
@@ -230,3 +231,5 @@ def test_what_went_through_instead_of_what_failed_is_so(question: str, value: st
         (filled, "filled: yes"),
     )
     assert read(question, given) == value
+    assert put_right(looked_up, given) == "again"
+    assert put_right(again, given) is None
