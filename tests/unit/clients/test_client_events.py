@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -150,6 +152,46 @@ def test_a_tool_is_logged_with_its_result_and_what_it_called(ledger: Ledger) -> 
     assert call.payload == {"arguments": {"order": "4711", "card": "[hidden]"}}
     assert result.payload.keys() == {"result", "duration_ms"}
     assert {event.session_id for event in ledger.order} == {"s"}
+
+
+def test_what_is_hidden_is_in_no_event_however_the_tool_is_called_or_ends(
+    ledger: Ledger,
+) -> None:
+    tool = ledger.recorder.tool(hide=("token", "more"))
+
+    @tool
+    def look_up(order: str, token: Any = 't0p "s3cret', **more: str) -> dict[str, Any]:
+        if order == "none":
+            raise KeyError(f"no {token} nor {more}")
+        if order == "deep":
+            return functools.reduce(lambda inner, _: {"in": inner}, range(220), {"auth": token})
+        return {"auth": [f"Bearer {token}"], f"{token}": more, "order": order}
+
+    @tool
+    async def later(order: str, token: str, **more: str) -> None:
+        raise ValueError(f"401 for {token}")
+
+    for args, kwargs in (
+        (("4711",), {}),
+        (("deep", "s3cret-0"), {}),
+        (("4711", "s3cret-1"), {"tokn": "s3cret-2"}),
+        (("none", ["s3cret-3", {"pin": 5347110}]), {}),
+        (("none", "s3cr\u00e9t\\s3cret"), {}),
+        ((), {"token": "s3cret-4", "oder": "s3cret-5"}),
+        (("4711", "s3cret-6", "s3cret-7"), {}),
+    ):
+        with suppress(KeyError, TypeError):
+            look_up(*args, **kwargs)
+    with pytest.raises(ValueError, match="s3cret-8"):
+        asyncio.run(later("4711", "s3cret-8"))
+
+    told = [event.payload for event in ledger.order]
+    assert len(told) == 16
+    for secret in ("s3cr", "5347110"):
+        assert [payload for payload in told if secret in str(payload)] == []
+    assert told[0] == {"arguments": {"order": "4711"}}
+    assert told[10] == {"arguments": {"token": "[hidden]", "oder": "[hidden]", "args": []}}
+    assert told[1]["result"] == {"auth": ["Bearer [hidden]"], "[hidden]": {}, "order": "4711"}
 
 
 @pytest.mark.parametrize(

@@ -100,17 +100,17 @@ def event_json(fields: Mapping[str, Any], *, is_cut: bool = False) -> bytes:
         is_cut: whether a payload that is too large is cut, rather than refused by the ledger.
     """
     envelope = {name: value for name, value in fields.items() if value is not None}
-    data = _json(envelope)
+    data = json_of(envelope)
     if is_cut and len(data) > MAX_TOOL_BYTES and isinstance(envelope["payload"], dict):
         envelope["payload"] = {
-            name: _json(value).decode()[:_CUT_CHARACTERS]
+            name: json_of(value).decode()[:_CUT_CHARACTERS]
             for name, value in envelope["payload"].items()
         } | {"cut_from_bytes": len(data)}
-        data = _json(envelope)
+        data = json_of(envelope)
     return data
 
 
-def _json(value: Any) -> bytes:
+def json_of(value: Any) -> bytes:
     """JSON of anything; what has no form in JSON is told by its repr, and NaN as text."""
     try:
         return _dumped(value)
