@@ -307,6 +307,31 @@ def test_what_json_does_not_know_is_told_all_the_same(
     assert [event.event_type for event in ledger.order] == ["tool.call", "tool.result"]
 
 
+def test_numbers_beyond_what_json_is_read_with_are_told_as_text(ledger: Ledger) -> None:
+    @ledger.recorder.tool
+    def look_up(user_id: int) -> dict[str, Any]:
+        return {"ids": [user_id, -(2**53), 2**53 - 1], "far": 1e300, "near": 1.5, "is": True}
+
+    look_up(1234567890123456789)
+    payloads: list[Any] = [event.payload for event in ledger.order]
+    assert payloads[0] == {"arguments": {"user_id": "1234567890123456789"}}
+    ids = ["1234567890123456789", str(-(2**53)), 2**53 - 1]
+    assert payloads[1]["result"] == {"ids": ids, "far": "1e+300", "near": 1.5, "is": True}
+
+
+def test_what_has_no_form_in_json_leaves_what_stands_beside_it(ledger: Ledger) -> None:
+    session = ledger.recorder.session("s")
+    session.log("user", "broken \ud83d, whole \ud83d\ude00")
+    session.log("order.placed", {"by": {("\ud800",): Money(), "items": looped(), "nr": 2**60}})
+    told: list[Any] = [event.payload for event in ledger.order]
+    assert told[0] == {"role": "user", "content": "broken \ufffd, whole \U0001f600"}
+    assert told[1]["by"]["nr"] == str(2**60)
+    assert (list(told[1]["by"]), told[1]["by"]["items"]) == (
+        ["('\\ud800',)", "items", "nr"],
+        [["..."]],
+    )
+
+
 def test_what_a_tool_returns_is_cut_to_what_the_ledger_takes(ledger: Ledger) -> None:
     @ledger.recorder.tool
     def read() -> list[str]:
