@@ -92,7 +92,7 @@ class Ends:
             return self._home(index)
         name = self.name(index)
         if kind == "place":
-            return name if label in PLACES else None
+            return name if label in PLACES else self._way(index)
         if kind == "person":
             return name if label == "PERSON" else None
         if kind == "name":
@@ -136,6 +136,18 @@ class Ends:
             return name
         return named(text, *LABELS["GPE"]) if index and self._is_preposition(index - 1) else None
 
+    def _way(self, index: int) -> Party | None:
+        """The other end of a way from or to a place: "from Lisbon to Faro"."""
+        prep = self.tokens[index].head
+        ways = {
+            self.sentences.word(way): self.sentences.below(way, "pobj")
+            for way in self.sentences.below(self.tokens[prep].head, "prep")
+        }
+        ends = [end for word in ("from", "to") for end in ways.get(word, ())]
+        is_way = any(self.sentences.label(end) in PLACES for end in ends)
+        is_other = is_way and index in ends and not self.sentences.label(index)
+        return self._home(index) if is_other else None
+
     def _is_preposition(self, index: int) -> bool:
         return self.tokens[index].pos == "ADP"
 
@@ -177,11 +189,15 @@ class Ends:
         word = self.sentences.word(index)
         if token.pos == "VERB":
             return self._activity(index)
-        if token.pos != "NOUN" or word in EMPTY_NOUNS or token.lemma in EMPTY_NOUNS:
+        small = token.pos == "PROPN" and token.text.islower()  # "allergic to latex"
+        is_noun = token.pos == "NOUN" or small
+        if not is_noun or self._is_joined(index) or {word, token.lemma} & EMPTY_NOUNS:
             return None
         first = self._phrase_start(index, praised)
         if first is None or index - first + 1 > MAX_PHRASE_TOKENS:
             return None
+        while self._is_joined(first - 2):
+            first -= 2
         text = self.sentences.between(first, index)
         if len(text) < MIN_NAME_CHARACTERS or not text.replace(" ", "").replace("-", "").isalnum():
             return None
@@ -189,6 +205,14 @@ class Ends:
         if mention is not None:
             return party_of(mention, text)
         return named(text, "concept")
+
+    def _is_joined(self, index: int) -> bool:
+        """Whether a hyphen joins a token to the next, "e-mail", whatever the parser makes of it."""
+        if not 0 <= index < len(self.tokens) - 2:
+            return False
+        part, hyphen, after = self.tokens[index : index + 3]
+        ends = (part.start + len(part.text), hyphen.start + 1)
+        return hyphen.text == "-" and ends == (hyphen.start, after.start)
 
     def _phrase_start(self, index: int, praised: bool) -> int | None:
         """The first token of a plain phrase; None: something narrows it down."""

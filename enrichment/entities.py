@@ -271,8 +271,9 @@ def _row(keys: str, entity_type: EntityType | None, subtype: str | None, exact: 
 FIELDS: tuple[Field, ...] = (
     # plumbing: true of one request only, and never what anybody asks about
     _row(
-        r"(tool_)?call_id|(.*_)?(trace|span|request|correlation|message|event|run|thread|session"
-        r"|parent|etag|cursor|page|checksum|digest|embedding)(_id)?|role|index|type|kind",
+        r"(tool_)?call_id|(x_(.*_)?|(https?|api|rpc|web|client|server|proxy|gateway|upstream|parent"
+        r"|original|retry)_)?request(_id)?|(.*_)?(trace|span|correlation|message|event|run|thread"
+        r"|session|parent|etag|cursor|page|checksum|digest|embedding)(_id)?|role|index|type|kind",
         None,
         None,
         False,

@@ -194,7 +194,9 @@ def persons_decided(
 def _pairs(name: EntityKey, shown: Sequence[Belonging], bonds: Sequence[Bond]) -> list[SameAsPair]:
     before = {bond.user: bond for bond in bonds}
     new = {one.user: one.rule for one in shown if one.user not in before}
-    if not new:
+    theirs = [bond for bond in bonds if bond.holds or bond.rule in RULES]
+    # Two partitions that decide at once each know one user: whoever reads both takes them back.
+    if not new and len(theirs) < 2:
         return []
     if len(before) + len(new) == 1:
         user, rule = next(iter(new.items()))

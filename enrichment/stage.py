@@ -53,7 +53,7 @@ from enrichment.resolution import KnownEntity, Newcomer, comparisons, decisions,
 from enrichment.similarity import Near, similar_edges
 from enrichment.text import stored_text
 from enrichment.vectors import as_text, vector_of, whole_numbers
-from enrichment.wishes import wish_facts
+from enrichment.wishes import told_once, wish_facts
 from enrichment.writes import MAX_CLAIMS, UNDECLARED, Tools
 from projections.events import SYSTEM_EVENTS, Event, is_system_event
 from projections.identity import Link, Position, SessionKey
@@ -191,8 +191,10 @@ def derive_event(
     stated = [
         *changed_facts(event, text, content, position_ms=position.ms),
         *structured_facts(event, text, content, position_ms=position.ms),
-        *text_facts(event, text, analysis, mentioned, position_ms=position.ms),
-        *wish_facts(event, text, analysis, position_ms=position.ms),
+        *told_once(
+            text_facts(event, text, analysis, mentioned, position_ms=position.ms),
+            wish_facts(event, text, analysis, position_ms=position.ms),
+        ),
         *corrected_facts(event, text, position_ms=position.ms),
     ]
     room = MAX_FACTS - MAX_CLAIMS if text.kind in TOOL_USE else MAX_FACTS

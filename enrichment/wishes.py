@@ -137,6 +137,27 @@ def wish_facts(
     ]
 
 
+def told_once(stated: Sequence[Assertion], wished: Sequence[Assertion]) -> list[Assertion]:
+    """Facts of sentences and wishes, without what one of them says again in fewer words.
+
+    "I prefer tea" is a fact, and no wish beside it; "I prefer tea at night" a wish alone.
+    """
+    whole = {
+        (fact.source, f"i prefer {fact.target.canonical_name}")
+        for fact in stated
+        if fact.relation == "prefers"
+    }
+    wishes = [one for one in wished if (one.source, one.target.canonical_name) not in whole]
+    return [*(fact for fact in stated if not any(_repeats(fact, w) for w in wishes)), *wishes]
+
+
+def _repeats(fact: Assertion, wish: Assertion) -> bool:
+    name = re.escape(fact.target.canonical_name)
+    sentence = re.search(rf"\bprefer\b.*(?<!\w){name}(?!\w)", wish.target.canonical_name)
+    alike = fact.relation == wish.relation == "prefers" and fact.source == wish.source
+    return alike and sentence is not None
+
+
 def _sentences(text: str, analysis: Analysis) -> Iterator[Sentence]:
     bounds = [*analysis.sentences, len(analysis.tokens)]
     is_led = False

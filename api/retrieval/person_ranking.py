@@ -62,6 +62,8 @@ _OF_WHO_ASKS: Final = frozenset(map(stem_in, WHO_ASKS))
 _ASKS_WHO: Final = re.compile(r"^\W*who\s+(?:is|are|was|were)\b", re.IGNORECASE)
 SAID_ENOUGH: Final = 0.5
 """Share of the words of a question by which something is known to be what it asks for."""
+_MEANT_ENOUGH: Final = 0.35
+"""So much a remark is like a question for a value; below, it is about something else."""
 _BY_THE_WAY: Final = frozenset(
     (Operator.SEARCH, Operator.VALUE, Operator.ACTOR, Operator.CAUSE, Operator.HOW_DOES)
 )
@@ -341,6 +343,8 @@ def remarked(persons: Persons, question: PersonAsked, answer: StoryAnswer) -> St
         return answer
     remarks.sort(key=lambda event_id: -match[event_id])
     if shares[0] > 0 and match[first] >= match[remarks[0]]:
+        return answer
+    if plan.operator is Operator.VALUE and match[remarks[0]] < _MEANT_ENOUGH:
         return answer
     return _ordered(answer, list(dict.fromkeys([*remarks, *answer.order])))._replace(
         evidence=remarks[:1]

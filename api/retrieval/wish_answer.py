@@ -180,15 +180,15 @@ def asked_of(
     stems = (*terms.stems, *(pair.stem for pair in terms.joined))
     standings = reads.standings(Wanted((), ids, (), 0, stems=stems, vector=vector))
     rows = {own_id: row for row, own_id in enumerate(standings.ids)}
-    said = standings.counts > 0
+    holding = standings.counts > 0
     for place, pair in enumerate(terms.joined, len(terms.stems)):
-        said[:, [pair.first, pair.second]] |= said[:, [place]]
+        holding[:, [pair.first, pair.second]] |= holding[:, [place]]
     shares, near = [], []
     for wish in wishes:
         row = rows.get(wish.event_id)
         words = telling_stems_of(wish.text)
         holds = [
-            (row is not None and bool(said[row, place])) or _has(words, terms.stems[place])
+            (row is not None and bool(holding[row, place])) or _has(words, terms.stems[place])
             for place in places
         ]
         shares.append(sum(holds) / len(holds) if holds else 0.0)

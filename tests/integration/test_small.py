@@ -23,6 +23,7 @@ from pipelines.work.settings import Settings
 from pipelines.work.stages import STAGES
 from projections.operations import Operations, RemoveNode
 from projections.schema import EVENT
+from recollect import Memory
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
@@ -176,6 +177,14 @@ def verified(small: Small, *words: str) -> dict[str, str]:
     report = small.run("verify", *words)
     assert report["ok"], report
     return {name: stage["digest"] for name, stage in report["stages"].items() if name in STAGES}
+
+
+def test_the_client_joins_what_runs_and_leaves_it_running(small: Small) -> None:
+    pid = small.pid
+    with Memory.local(small.folder) as memory:
+        answer = memory.ask(QUESTIONS[0], user="*", record_access=False, timeout_s=60)
+        assert answer.nodes
+    assert (small.pid, is_alive(pid)) == (pid, True)
 
 
 def test_no_java_runs_and_one_process_does_all(small: Small) -> None:

@@ -73,14 +73,19 @@ export function eventJson(fields: { payload: unknown } & Record<string, unknown>
   });
 }
 
-/** JSON of anything; undefined: it has no form in it. */
+/**
+ * JSON of anything, as the ledger takes it; undefined: it has no form in it. Numbers beyond
+ * 2^53 - 1 are told as text, half a surrogate pair as U+FFFD.
+ */
 function jsonOf(value: unknown): string | undefined {
   try {
-    return JSON.stringify(value, (_, inner: unknown) =>
-      typeof inner === "bigint" || (typeof inner === "number" && !Number.isFinite(inner))
+    const json = JSON.stringify(value, (_, inner: unknown) =>
+      typeof inner === "bigint" || (typeof inner === "number" && !(Math.abs(inner) <= Number.MAX_SAFE_INTEGER))
         ? String(inner)
         : inner,
-    );
+    ) as string | undefined;
+    // JSON.stringify escapes no surrogate but half a pair.
+    return json?.replace(/\\(?:\\|ud[89a-f][0-9a-f]{2})/g, (mark) => (mark === "\\\\" ? mark : "\ufffd"));
   } catch {
     return undefined;
   }

@@ -53,6 +53,23 @@ test("a batch whose answer is lost is sent again, the same to the byte", async (
   server[Symbol.dispose]();
 });
 
+test("what the ledger would refuse goes as text", async () => {
+  const server = await serving(accept);
+  const memory = new Memory(server.url);
+  memory.log("user", "half \ud83d, whole \ud83d\ude00, words \\ud83d");
+  memory.log("order.placed", { "\ud800": [2 ** 53, -(2 ** 53), 2 ** 53 - 1, 1e300, NaN, 2n ** 60n] });
+  assert.equal(await memory.flush(), true);
+  assert.deepEqual(
+    server.batches.flat().map((event) => event.payload),
+    [
+      { role: "user", content: "half \ufffd, whole \ud83d\ude00, words \\ud83d" },
+      { "\ufffd": ["9007199254740992", "-9007199254740992", 2 ** 53 - 1, "1e+300", "NaN", "1152921504606846976"] },
+    ],
+  );
+  await memory.close();
+  server[Symbol.dispose]();
+});
+
 test("an answer of another form is told, and ends nothing", async () => {
   const broken = (body: string): Answer => (_, response) => response.end(body);
   const server = await serving(broken("null"), broken('{"results":[{"error":{}}]}'), accept);

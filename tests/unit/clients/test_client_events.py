@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -152,6 +154,46 @@ def test_a_tool_is_logged_with_its_result_and_what_it_called(ledger: Ledger) -> 
     assert {event.session_id for event in ledger.order} == {"s"}
 
 
+def test_what_is_hidden_is_in_no_event_however_the_tool_is_called_or_ends(
+    ledger: Ledger,
+) -> None:
+    tool = ledger.recorder.tool(hide=("token", "more"))
+
+    @tool
+    def look_up(order: str, token: Any = 't0p "s3cret', **more: str) -> dict[str, Any]:
+        if order == "none":
+            raise KeyError(f"no {token} nor {more}")
+        if order == "deep":
+            return functools.reduce(lambda inner, _: {"in": inner}, range(220), {"auth": token})
+        return {"auth": [f"Bearer {token}"], f"{token}": more, "order": order}
+
+    @tool
+    async def later(order: str, token: str, **more: str) -> None:
+        raise ValueError(f"401 for {token}")
+
+    for args, kwargs in (
+        (("4711",), {}),
+        (("deep", "s3cret-0"), {}),
+        (("4711", "s3cret-1"), {"tokn": "s3cret-2"}),
+        (("none", ["s3cret-3", {"pin": 5347110}]), {}),
+        (("none", "s3cr\u00e9t\\s3cret"), {}),
+        ((), {"token": "s3cret-4", "oder": "s3cret-5"}),
+        (("4711", "s3cret-6", "s3cret-7"), {}),
+    ):
+        with suppress(KeyError, TypeError):
+            look_up(*args, **kwargs)
+    with pytest.raises(ValueError, match="s3cret-8"):
+        asyncio.run(later("4711", "s3cret-8"))
+
+    told = [event.payload for event in ledger.order]
+    assert len(told) == 16
+    for secret in ("s3cr", "5347110"):
+        assert [payload for payload in told if secret in str(payload)] == []
+    assert told[0] == {"arguments": {"order": "4711"}}
+    assert told[10] == {"arguments": {"token": "[hidden]", "oder": "[hidden]", "args": []}}
+    assert told[1]["result"] == {"auth": ["Bearer [hidden]"], "[hidden]": {}, "order": "4711"}
+
+
 @pytest.mark.parametrize(
     ("error", "status"), [(KeyError("4711"), "failed"), (TimeoutError("3 s"), "timeout")]
 )
@@ -263,6 +305,31 @@ def test_what_json_does_not_know_is_told_all_the_same(
 
     give(make())
     assert [event.event_type for event in ledger.order] == ["tool.call", "tool.result"]
+
+
+def test_numbers_beyond_what_json_is_read_with_are_told_as_text(ledger: Ledger) -> None:
+    @ledger.recorder.tool
+    def look_up(user_id: int) -> dict[str, Any]:
+        return {"ids": [user_id, -(2**53), 2**53 - 1], "far": 1e300, "near": 1.5, "is": True}
+
+    look_up(1234567890123456789)
+    payloads: list[Any] = [event.payload for event in ledger.order]
+    assert payloads[0] == {"arguments": {"user_id": "1234567890123456789"}}
+    ids = ["1234567890123456789", str(-(2**53)), 2**53 - 1]
+    assert payloads[1]["result"] == {"ids": ids, "far": "1e+300", "near": 1.5, "is": True}
+
+
+def test_what_has_no_form_in_json_leaves_what_stands_beside_it(ledger: Ledger) -> None:
+    session = ledger.recorder.session("s")
+    session.log("user", "broken \ud83d, whole \ud83d\ude00")
+    session.log("order.placed", {"by": {("\ud800",): Money(), "items": looped(), "nr": 2**60}})
+    told: list[Any] = [event.payload for event in ledger.order]
+    assert told[0] == {"role": "user", "content": "broken \ufffd, whole \U0001f600"}
+    assert told[1]["by"]["nr"] == str(2**60)
+    assert (list(told[1]["by"]), told[1]["by"]["items"]) == (
+        ["('\\ud800',)", "items", "nr"],
+        [["..."]],
+    )
 
 
 def test_what_a_tool_returns_is_cut_to_what_the_ledger_takes(ledger: Ledger) -> None:

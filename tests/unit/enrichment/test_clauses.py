@@ -39,6 +39,14 @@ STATED = {
     "That's why I love basketball.": [("Caroline", "likes", "basketball")],
     "I really enjoy playing guitar with my friends.": [("Caroline", "likes", "playing guitar")],
     "I'm allergic to peanuts.": [("Caroline", "allergic_to", "peanuts")],
+    "I am allergic to latex.": [("Caroline", "allergic_to", "latex")],
+    "I prefer e-mail.": [("Caroline", "prefers", "e-mail")],
+    "I love non-fiction.": [("Caroline", "likes", "non-fiction")],
+    "I love hip-hop.": [("Caroline", "likes", "hip-hop")],
+    "I moved from Lisbon to Faro last month.": [
+        ("Caroline", "moved_to", "Faro"),
+        ("Caroline", "lives_in", "Faro"),
+    ],
     "John loves chess.": [("John", "likes", "chess")],
     "I joined a gym last week!": [("Caroline", "joined", "gym")],
     "My dog Max is great. My brother Tom visited London.": [

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from enrichment.entities import PATTERN_TYPES, mentions
+from enrichment.entities import PATTERN_TYPES, Named, mentions, named_values
 from enrichment.event_kinds import EventKind
 from enrichment.facts import Mention
 from enrichment.names import (
@@ -187,6 +187,18 @@ def test_a_result_names_people_places_and_what_belongs_to_them() -> None:
 def test_words_and_plumbing_in_fields_are_no_entities(payload: Any) -> None:
     found = of(event(payload={"arguments": payload}, tool_name="run"))
     assert found == [("agent-1", "agent", "subject"), ("run", "tool", "tool")]
+
+
+@pytest.mark.parametrize(
+    "key", ["request_id", "requestId", "X-Request-Id", "x-amzn-request-id", "http_request_id"]
+)
+def test_the_request_of_a_transport_is_no_entity(key: str) -> None:
+    assert list(named_values({key: "REQ-77a1"})) == []
+
+
+@pytest.mark.parametrize("noun", ["pull_request", "merge_request", "leave_request"])
+def test_a_request_that_somebody_makes_is_an_entity(noun: str) -> None:
+    assert list(named_values({f"{noun}_id": "PR-77"})) == [Named("PR-77", "resource", noun, True)]
 
 
 def test_identifiers_in_the_text_are_resources_and_services() -> None:

@@ -110,6 +110,24 @@ def test_two_users_of_one_batch_are_remembered_as_two() -> None:
     assert pairs(persons_decided(found, {})) == [(False, SPEAKS), (False, SPEAKS)]
 
 
+@pytest.mark.parametrize("others_hold", [True, False])
+def test_users_who_were_joined_at_once_by_two_partitions_are_parted(others_hold: bool) -> None:
+    found = shown(message(3), 3)
+    mine = Bond(found[0].user, holds=True, rule=SPEAKS)
+    other = Bond(key("u-78", "user"), holds=others_hold, rule=SPEAKS)
+    decided = persons_decided(found, {found[0].name: [mine, other]})
+    assert pairs(decided) == [(False, SPEAKS)] * (1 + others_hold)
+    apart = [bond._replace(holds=False) for bond in (mine, other)]
+    assert persons_decided(found, {found[0].name: apart}) == []
+
+
+def test_a_name_that_a_person_took_from_another_user_stays_with_its_own() -> None:
+    found = shown(message(3), 3)
+    mine = Bond(found[0].user, holds=True, rule=SPEAKS)
+    split = Bond(key("u-78", "user"), holds=False, rule="not hers")
+    assert persons_decided(found, {found[0].name: [mine, split]}) == []
+
+
 def test_what_a_person_decided_stays() -> None:
     second = shown(message(2, user_id="u-78"), 2)
     by_hand = Bond(key("u-77", "user"), holds=True, rule="person")

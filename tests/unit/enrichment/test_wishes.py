@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from enrichment.ports import Analysis, EntityRecognizer
+from enrichment.stage import derive_event
 from enrichment.text import event_text
 from enrichment.wishes import MAX_WISHES, wish_facts
 from pipelines.models.nlp import SpacyRecognizer
 from projections.events import Event
+from projections.identity import Position
 from tests.factories import event
 
 WISHES = {
@@ -235,6 +237,29 @@ def test_a_narrower_wish_stands_beside_the_general_one(recognizer: SpacyRecogniz
     assert [wish for _, _, wish in stated(recognizer, spoken(text))] == [
         "Always reply in German",
         "When it is about money, always reply in English",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("I prefer e-mail.", ["e-mail"]),
+        ("I prefer e-mail over phone.", ["I prefer e-mail over phone"]),
+        (
+            "I prefer dark mode. When it is late, write to me.",
+            ["dark mode", "When it is late, write to me"],
+        ),
+    ],
+)
+def test_what_is_preferred_is_told_once(
+    recognizer: SpacyRecognizer, text: str, told: list[str]
+) -> None:
+    made = spoken(text)
+    words = event_text(made)
+    (analysis,) = recognizer.analyze([words.text])
+    derived = derive_event(Position(1, 0), made, words, analysis)
+    assert [(one.relation, one.target.name) for one in derived.assertions] == [
+        ("prefers", each) for each in told
     ]
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any, Final, NamedTuple
 
-from pydantic_core import PydanticSerializationError, to_json
+from pydantic_core import PydanticSerializationError, from_json, to_json
 
 ROLES: Final = frozenset(("user", "assistant", "system", "developer"))
 """Kinds that are chat messages."""
@@ -23,6 +24,10 @@ TOOL_FIELDS: Final[Mapping[str, tuple[str, str, str | None]]] = {
 MAX_TOOL_BYTES: Final = 250 * 1024
 """The ledger takes payloads of 256 KiB; what a tool got or gave beyond this is cut."""
 _CUT_CHARACTERS: Final = 32_000
+_MAX_DEPTH: Final = 100
+_MAX_SAFE_NUMBER: Final = 2**53 - 1
+_LARGE: Final = re.compile(rb"[\[:,]-?(?:\d{16}|\d(?:\.\d+)?e\+?\d\d)|^-?\d")
+"""Where JSON may have a number that is too large."""
 _NS_PER_MS: Final = 1_000_000
 
 
@@ -100,24 +105,62 @@ def event_json(fields: Mapping[str, Any], *, is_cut: bool = False) -> bytes:
         is_cut: whether a payload that is too large is cut, rather than refused by the ledger.
     """
     envelope = {name: value for name, value in fields.items() if value is not None}
-    data = _json(envelope)
+    data = json_of(envelope)
     if is_cut and len(data) > MAX_TOOL_BYTES and isinstance(envelope["payload"], dict):
         envelope["payload"] = {
-            name: _json(value).decode()[:_CUT_CHARACTERS]
+            name: json_of(value).decode()[:_CUT_CHARACTERS]
             for name, value in envelope["payload"].items()
         } | {"cut_from_bytes": len(data)}
-        data = _json(envelope)
+        data = json_of(envelope)
     return data
 
 
-def _json(value: Any) -> bytes:
-    """JSON of anything; what has no form in JSON is told by its repr, and NaN as text."""
+def json_of(value: Any) -> bytes:
+    """JSON of anything, as the ledger takes it.
+
+    What has no form in JSON is told by its repr; NaN, and numbers beyond 2^53 - 1, which many
+    readers of JSON round, as text; half a surrogate pair as U+FFFD.
+    """
     try:
-        return _dumped(value)
+        data = _dumped(value)
     except (PydanticSerializationError, ValueError, RecursionError):
         if isinstance(value, dict) and "payload" in value:
-            return _dumped({**value, "payload": {"text": ascii(value["payload"])}})
-        return _dumped(ascii(value))
+            data = _dumped({**value, "payload": _told(value["payload"], ())})
+        else:
+            data = _dumped(_told(value, ()))
+    if _LARGE.search(data) is None:
+        return data
+    try:
+        return _dumped(_safe(from_json(data)))
+    except ValueError:  # too deep for the ledger as well
+        return data
+
+
+def _told(value: Any, around: tuple[int, ...]) -> Any:
+    """Of what cannot be dumped as a whole, each part as it can be."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    is_plain = isinstance(value, (Mapping, list, tuple, set, frozenset))
+    if is_plain and id(value) not in around and len(around) < _MAX_DEPTH:
+        inside = (*around, id(value))
+        if isinstance(value, Mapping):
+            return {_told(str(k), inside): _told(v, inside) for k, v in value.items()}
+        return [_told(each, inside) for each in value]
+    try:
+        _dumped(value)
+    except (PydanticSerializationError, ValueError, RecursionError):
+        return ascii(value)
+    return value
+
+
+def _safe(value: Any) -> Any:
+    """JSON in which numbers beyond what the ledger takes are texts."""
+    if isinstance(value, dict):
+        return {key: _safe(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_safe(inner) for inner in value]
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return str(value) if is_number and abs(value) > _MAX_SAFE_NUMBER else value
 
 
 def _dumped(value: Any) -> bytes:

@@ -39,14 +39,21 @@ class LocalServices:
 
     @classmethod
     def start(cls, data: Path) -> LocalServices:
-        """Start what does not run yet.
+        """Start what does not run yet; what runs is joined, whichever edition it is.
 
         Raises:
-            LocalServicesFailed: `recollect` is not installed, or they do not start.
+            LocalServicesFailed: `recollect` is not installed, or they do not start; or the keys
+                are a setting, so that no file holds one.
         """
         command = _command()
         is_ours = not _is_running(data)
-        told = _run([*command, "up", "--detach", "--all", "--json", "--data", str(data)])
+        edition = "--all" if is_ours else _edition(data)
+        told = _run([*command, "up", "--detach", edition, "--json", "--data", str(data)])
+        if told["api_key_file"] is None:
+            raise LocalServicesFailed(
+                f"The API at {told['api_url']} takes the keys of RECOLLECT_API_KEYS: name one, "
+                f'Memory("{told["api_url"]}", key)'
+            )
         key = Path(told["api_key_file"]).read_text(encoding="ascii").strip()
         return cls(data, told["api_url"], key, is_ours)
 
@@ -86,6 +93,15 @@ def _is_running(data: Path) -> bool:
     except (ImportError, FileNotFoundError):
         return False
     return False
+
+
+def _edition(data: Path) -> str:
+    """The option of `up` by which what runs on this folder was started."""
+    try:
+        noted = json.loads((data / "run" / "companions.json").read_text())
+        return "--small" if "--small" in noted["processes"]["command"] else "--all"
+    except (OSError, ValueError, LookupError):
+        return "--all"
 
 
 def _run(command: list[str]) -> dict[str, Any]:
