@@ -151,19 +151,20 @@ def _require(role: Role) -> Callable[[Caller], Awaitable[Caller]]:
     return check
 
 
-Reader = Annotated[Caller, Depends(_require("read"))]
-Writer = Annotated[Caller, Depends(_require("write"))]
-Admin = Annotated[Caller, Depends(_require("admin"))]
-
-
-def require_unbound(caller: Caller) -> None:
-    """Refuse a key that is bound to a user, where what is told is of whichever user.
+async def _operator(caller: Annotated[Caller, Depends(_require("admin"))]) -> Caller:
+    """Who may do what is about whichever user: no key that is bound to one of them.
 
     Raises:
         ApiProblem: it is bound.
     """
     if caller.user_id is not None:
         raise ApiProblem("forbidden", "This needs a key that is not bound to a user.")
+    return caller
+
+
+Reader = Annotated[Caller, Depends(_require("read"))]
+Writer = Annotated[Caller, Depends(_require("write"))]
+Admin = Annotated[Caller, Depends(_operator)]
 
 
 async def no_query(request: Request) -> None:
