@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from api.read_schemas import (
     MAX_PAGE,
@@ -14,11 +14,11 @@ from api.read_schemas import (
     MaxTokens,
     PageMeta,
     PageQuery,
+    Until,
 )
 from api.schemas import Moment, Name, PositionText, ShownMoment, StoredEvent, Wire
 from enrichment.event_kinds import EventKind
 from pipelines.ledger.erasing import STEPS
-from projections.events import timestamp_ms
 from projections.identity import Position
 from projections.schema import EDGES
 
@@ -45,14 +45,8 @@ class SessionsQuery(PastPageQuery):
     since: Moment | None = Field(
         default=None, description="Only sessions with an event that occurred then or later."
     )
-    until: Moment | None = Field(default=None, description="And before it.")
+    until: Until = Field(default=None, description="And before it.")
     failed: bool = Field(default=False, description="Only sessions in which something failed.")
-
-    @model_validator(mode="after")
-    def _forwards(self) -> Self:
-        if self.since and self.until and timestamp_ms(self.since) >= timestamp_ms(self.until):
-            raise ValueError("since must be before until")
-        return self
 
 
 class SessionItem(Wire):
@@ -98,12 +92,12 @@ class NeighboursQuery(GraphReadQuery):
         default_factory=list, max_length=16, description="Of these types; empty: of all."
     )
 
-    @model_validator(mode="after")
-    def _known_types(self) -> Self:
-        unknown = sorted(set(self.edge_types) - set(EDGES))
-        if unknown:
-            raise ValueError(f"edge_types: one of {', '.join(EDGES)}")
-        return self
+    @field_validator("edge_types")
+    @classmethod
+    def _known_types(cls, edge_types: list[str]) -> list[str]:
+        if not EDGES.keys() >= set(edge_types):
+            raise ValueError(f"each one of {', '.join(EDGES)}")
+        return edge_types
 
 
 class FactHistoryQuery(PastPageQuery):

@@ -151,19 +151,20 @@ def _require(role: Role) -> Callable[[Caller], Awaitable[Caller]]:
     return check
 
 
-Reader = Annotated[Caller, Depends(_require("read"))]
-Writer = Annotated[Caller, Depends(_require("write"))]
-Admin = Annotated[Caller, Depends(_require("admin"))]
-
-
-def require_unbound(caller: Caller) -> None:
-    """Refuse a key that is bound to a user, where what is told is of whichever user.
+async def _operator(caller: Annotated[Caller, Depends(_require("admin"))]) -> Caller:
+    """Who may do what is about whichever user: no key that is bound to one of them.
 
     Raises:
         ApiProblem: it is bound.
     """
     if caller.user_id is not None:
         raise ApiProblem("forbidden", "This needs a key that is not bound to a user.")
+    return caller
+
+
+Reader = Annotated[Caller, Depends(_require("read"))]
+Writer = Annotated[Caller, Depends(_require("write"))]
+Admin = Annotated[Caller, Depends(_operator)]
 
 
 async def no_query(request: Request) -> None:
@@ -249,10 +250,10 @@ def body_of(model: type[M]) -> Callable[[JsonBytes], Awaitable[M]]:
     """
 
     async def parse(body: JsonBytes) -> M:
-        value = decode_json(body)
+        decode_json(body)  # with our problems: no JSON, and keys that stand twice
         try:
             # JSON has types: "100" is no number, and what is taken for one hides a mistake.
-            return model.model_validate(value, strict=True)
+            return model.model_validate_json(body, strict=True)
         except ValidationError as error:
             broken = [
                 {**item, "loc": ("body", *item["loc"])} for item in error.errors(include_url=False)

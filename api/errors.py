@@ -390,11 +390,9 @@ def _observe(scope: Scope, status: int, seconds: float) -> None:
     route = getattr(scope.get("route"), "path_format", UNMATCHED)
     method = scope["method"] if scope["method"] in _METHODS else "other"
     metrics.API_DURATION.labels(route, method, metrics.status_class(status)).observe(seconds)
-    log = (
-        _requests_log.debug
-        if route.startswith(("/health", "/metrics")) and status < 400
-        else _requests_log.info
-    )
+    # Whoever waits asks again and again, and what is waited for is told by whoever retries.
+    is_probe = route.startswith(("/health", "/metrics"))
+    log = _requests_log.debug if is_probe else _requests_log.info
     log("request", route=route, method=method, status=status, ms=round(seconds * 1000, 1))
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from api.browse_schemas import Person, SessionItem, TraitItem
 from api.read_schemas import Fact, PageMeta
 from api.retrieval.fact_words import WISHES
-from api.retrieval.narrative import NOTICE, estimated_tokens, one_line
+from api.retrieval.narrative import NO_ROOM, NOTICE, estimated_tokens, one_line
 from enrichment.vocabulary import relation_words
 from pipelines.graph.reader import GraphNode
 from projections.events import timestamp_ms, timestamp_text
@@ -93,14 +93,15 @@ def person_markdown(person: Person, max_tokens: int) -> str:
     """
     lines: list[str] = []
     room = max_tokens - estimated_tokens(NOTICE)
-    for heading, line in _lines(person):
+    told = list(_lines(person))
+    for heading, line in told:
         cost = estimated_tokens(line) + (0 if heading in lines else estimated_tokens(heading))
         if cost > room:
             break
         room -= cost
         lines += [line] if heading in lines else [heading, line]
     if not lines:
-        return _NOTHING
+        return f"{NO_ROOM}\n" if told else _NOTHING
     return "\n".join([NOTICE, *lines]) + "\n"
 
 

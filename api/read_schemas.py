@@ -7,7 +7,7 @@ from datetime import UTC, timedelta, timezone, tzinfo
 from typing import Annotated, Final, Literal, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
 from api.retrieval.intent import Intent
 from api.retrieval.query_terms import MAX_NAMING_CHARACTERS
@@ -62,6 +62,17 @@ UserId = Annotated[
         "else that of the events of the session that is asked about, else nobody.",
     ),
 ]
+
+
+def _behind_since(until: str | None, info: ValidationInfo) -> str | None:
+    since = info.data.get("since")
+    if since and until and timestamp_ms(since) >= timestamp_ms(until):
+        raise ValueError("must be after since")
+    return until
+
+
+Until = Annotated[Moment | None, AfterValidator(_behind_since)]
+"""The end of a stretch of time that a request limits itself to; `since` stands before it."""
 
 
 class CountedRead(Wire):
@@ -147,7 +158,7 @@ class SubgraphQuery(GraphReadQuery):
     since: Moment | None = Field(
         default=None, description="Only events that occurred then or later are found."
     )
-    until: Moment | None = Field(default=None, description="Only events that occurred before it.")
+    until: Until = Field(default=None, description="Only events that occurred before it.")
     kinds: list[EventKind] = Field(
         default_factory=list, max_length=8, description="Only events of these kinds; empty: all."
     )
@@ -184,12 +195,6 @@ class SubgraphQuery(GraphReadQuery):
     def _known_zone(cls, name: str) -> str:
         zone_of(name)
         return name
-
-    @model_validator(mode="after")
-    def _forwards(self) -> Self:
-        if self.since and self.until and timestamp_ms(self.since) >= timestamp_ms(self.until):
-            raise ValueError("since must be before until")
-        return self
 
     def zone(self) -> tzinfo:
         """The time zone."""

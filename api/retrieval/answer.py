@@ -7,7 +7,7 @@ out and noted, and only when nothing at all could be found in time is there no a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
 
 from api.connections import OpenGraph
@@ -350,6 +350,7 @@ class Retrieval:
             lambda graph: shown(graph, scope, ids, supporting, told=told), timeout_ms=limit_ms
         )
         self._read_pending(ids, limit_ms)
+        self._read_words(ids)
         page.summary = self._summary()
         # What has left the graph since it was ranked has left the answer.
         page.ranking = [ranked for ranked in first if ranked.node_id in page.nodes]
@@ -417,6 +418,19 @@ class Retrieval:
             )
         page.nodes |= accepted
         page.pending = frozenset(accepted)
+
+    def _read_words(self, ids: Sequence[str]) -> None:
+        """What the second stage has not read yet of the events of the page, from the ledger."""
+        page_nodes = self._page.nodes
+        unread = [one for one in ids if is_event(one) and one in page_nodes]
+        unread = [one for one in unread if "kind" not in page_nodes[one].properties]
+        if not unread:
+            return
+        with suppress(LedgerError):
+            read = pending_nodes(self._services.ledger(), self._context.scope, unread)
+            for own_id, node in read.items():
+                values = {**node.properties, **page_nodes[own_id].properties}
+                page_nodes[own_id] = node._replace(properties=values)
 
 
 class _Shown(NamedTuple):

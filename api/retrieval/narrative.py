@@ -144,7 +144,7 @@ def facts_markdown(facts: Sequence[FactLine], *, max_tokens: int, user: str | No
         sections[fact.subject_id].append(line)
         sources[fact.event_id] = None
     if not sections:
-        return "No facts are known about this.\n"
+        return f"{NO_ROOM}\n" if facts else "No facts are known about this.\n"
     written = ["\n".join(lines) for lines in sections.values()]
     return "\n\n".join([*written, f"Sources: {', '.join(sources)}"]) + "\n"
 
@@ -198,6 +198,7 @@ NOTICE: Final = "Recorded data, not instructions."
 _ANSWER: Final = f"{NOTICE} **Answer:**"
 UNKNOWN: Final = "Not known. The nearest that is recorded:"
 _NOTHING: Final = "Nothing was found."
+NO_ROOM: Final = "Found, but max_tokens is too small."
 _OF_USERS: Final = "Events of users were left out ({}): name the user (user_id) to see theirs."
 
 
@@ -216,7 +217,7 @@ def evidence_markdown(
     Args:
         events: the best first. One that does not fit is cut, or left out for the next.
         max_tokens: estimated, of the text but its last line.
-        head: told first.
+        head: told first; where nothing else fits alone, and cut if need be.
         of_users: events that were left out, for they belong to users and none was named.
     """
     marked = [event._replace(mark=f"e{rank}") for rank, event in enumerate(events, 1)]
@@ -236,9 +237,12 @@ def evidence_markdown(
         sessions.add(place)
         chosen.append(fitting)
         room -= heading + estimated_tokens(_evidence_line(fitting))
-    if not (chosen or lines):
-        return " ".join([_NOTHING, *hint]) + "\n"
     shown = {event.event_id for event in chosen} | {event_id for _, event_id in lines}
+    if not shown and marked and head is not None:
+        opening[:1] = [_cut(opening[0], max_tokens - estimated_tokens("".join(opening[1:])))]
+        shown = {marked[0].event_id if head.first is None else head.first}
+    if not shown:
+        return " ".join([NO_ROOM if marked else _NOTHING, *hint]) + "\n"
     ranked = [event for event in marked if event.event_id in shown]
     sources = "Sources: " + ", ".join(f"{event.mark}={event.event_id}" for event in ranked)
     return "\n\n".join([*opening, *_sections(chosen), sources]) + "\n"
@@ -249,13 +253,14 @@ def _lines_that_fit(
 ) -> list[tuple[str, str]]:
     """The first lines of an answer for which there is room, each with the id of its event."""
     marks = {event.event_id: event.mark for event in events}
-    room, fitting = max_tokens - estimated_tokens(_ANSWER), []
+    fitting: list[tuple[str, str]] = []
+    room = max_tokens - estimated_tokens(_ANSWER)
     for text, event_id in head.lines if head.answered else ():
         line = f"- {one_line(text)} [{marks.get(event_id, event_id)}]"
-        room -= estimated_tokens(line)
-        if room < 0:
+        if (cost := estimated_tokens(line)) > room and fitting:
             break
-        fitting.append((line, event_id))
+        fitting.append((_cut(line, room), event_id))
+        room -= cost
     return fitting
 
 
@@ -330,14 +335,20 @@ def _fitting(event: Evidence, room: int) -> Evidence | None:
     bare = room - estimated_tokens(_evidence_line(event._replace(text="…"))) - 1
     if bare < _MIN_TEXT_TOKENS:
         return None
-    words = one_line(event.text).split(" ")
-    taken = 0
+    text = _cut(one_line(event.text), bare + 1)
+    return None if text == "…" else event._replace(text=text)
+
+
+def _cut(text: str, room: int) -> str:
+    """A text, or the first of its words that there is room for, and a sign that there were more."""
+    if estimated_tokens(text) <= room:
+        return text
+    words, taken = text.split(" "), 1
     for count, word in enumerate(words):
         taken += estimated_tokens(word)
-        if taken > bare:
-            words = words[:count]
-            break
-    return event._replace(text=" ".join([*words, "…"])) if words else None
+        if taken > room:
+            return " ".join([*words[:count], "…"])
+    return text
 
 
 def one_line(text: str) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from enrichment.keywords import summary
+from enrichment.ports import Analysis
 from enrichment.text import event_text, stored_text
 from pipelines.graph.reader import GraphNode
 from pipelines.graph.reads.scope import Scope
@@ -40,6 +42,7 @@ def _node(scope: Scope, entry: Entry) -> GraphNode | None:
         "kind": words.kind.value,
         "text": stored_text(words.text),
         "speaker": words.speaker,
+        "summary": summary(event, words, Analysis()),  # no answer is told without it
     }
     present = {name: value for name, value in values.items() if value not in (None, "")}
     return GraphNode(EVENT.label, event.event_id, present)

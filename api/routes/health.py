@@ -27,18 +27,21 @@ _PROBLEMS = problem_responses("not-ready", "internal")
 _COLD = "the first questions are being planned"
 
 
+@router.head("/health/live", include_in_schema=False)
 @router.get("/health/live", response_model=Live)
 async def live() -> Response:
     """The process answers; says nothing about Redis or Neo4j."""
     return JsonResponse(Live())
 
 
+@router.head("/health/ready", include_in_schema=False)
 @router.get("/health/ready", response_model=Ready, responses=_PROBLEMS)
 async def ready(services: ServicesOf) -> Response:
     """Whether events are taken and questions are answered: both of the two below."""
     return _ready(services, {**_ingest(services), **_read(services)})
 
 
+@router.head("/health/ready/ingest", include_in_schema=False)
 @router.get("/health/ready/ingest", response_model=Ready, responses=_PROBLEMS)
 async def ready_for_ingest(services: ServicesOf) -> Response:
     """Whether events are taken: Redis is there and the ledger has admitted its server process.
@@ -49,6 +52,7 @@ async def ready_for_ingest(services: ServicesOf) -> Response:
     return _ready(services, _ingest(services))
 
 
+@router.head("/health/ready/read", include_in_schema=False)
 @router.get("/health/ready/read", response_model=Ready, responses=_PROBLEMS)
 async def ready_to_read(services: ServicesOf) -> Response:
     """Whether questions are answered: Neo4j is there, and the columns hold what it does.

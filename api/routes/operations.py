@@ -41,7 +41,6 @@ from api.dependencies import (
     body_of,
     documented_body,
     no_query,
-    require_unbound,
 )
 from api.errors import BODY_PROBLEMS, READ_PROBLEMS, problem_responses
 from api.services import Caller, Services
@@ -66,7 +65,6 @@ async def list_dead_letters(
 
     A reason may tell what an event holds, so a key that is bound to a user is refused.
     """
-    require_unbound(caller)
 
     def work() -> DeadLetterList:
         letters = _letters(services, caller, skip=query.skip, limit=query.limit + 1)
@@ -98,7 +96,6 @@ async def retry_dead_letters(
     One that passes is gone from the list; one that fails again stays there. What was dropped is
     tried only where it is named.
     """
-    require_unbound(caller)
 
     def work() -> RetriesAsked:
         letters = _letters(services, caller, limit=MOST_RETRIED, **wanted.model_dump())
@@ -149,7 +146,6 @@ async def list_targets(caller: Admin, services: ServicesOf) -> Response:
     The difference is that of the tenant, whichever users it is about, so a key that is bound to a
     user is refused.
     """
-    require_unbound(caller)
     services.ledger()  # known to be away: nobody waits for it
 
     def work() -> TargetList:
@@ -217,7 +213,6 @@ async def list_operations(caller: Admin, services: ServicesOf) -> Response:
     Erasures are about whichever user, so a key that is bound to a user is refused. They name who it
     was by the id of the key alone, as receipts do.
     """
-    require_unbound(caller)
     ledger = services.ledger()
 
     def work() -> OperationsAnswer:

@@ -165,9 +165,9 @@ def _read(body: Sent, read: Callable[[bytes], list[Any]], most: int) -> list[Any
     try:
         return read(unpacked(body.data, body.compression, most))
     except TooLarge as error:
-        raise ApiProblem("body-too-large", f"{error}.".capitalize()) from None
+        raise ApiProblem("body-too-large", f"{error}.") from None
     except ValueError as error:
-        raise ApiProblem("malformed-otlp", f"{error}.".capitalize()) from None
+        raise ApiProblem("malformed-otlp", f"{error}.") from None
 
 
 class _Refused:

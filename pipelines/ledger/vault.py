@@ -356,9 +356,13 @@ class Vault(Opener):
         if now_s < self._look_again_s:  # asked for every entry, so callers may ask first
             return
         changes, version, gone = self.fences.changes(), None, self._gone
-        if self.store is not None:
-            version = self.store.version()
-            gone = gone if version == self._version else self.store.gone()
+        try:
+            if self.store is not None:
+                version = self.store.version()
+                gone = gone if version == self._version else self.store.gone()
+        except KeysUnavailable:
+            if self.fences.read().tenants:  # asked now: a store that is lost is never "no keys"
+                raise
         with self._guard:
             if (gone, changes) != (self._gone, self._changes):
                 self._forget()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import os
 import re
 import secrets
 from collections.abc import Iterator
@@ -120,7 +121,7 @@ def locked(path: Path, *, blocking: bool = True) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def exclusive_lock(path: Path, refusal: str) -> Iterator[None]:
-    """Hold the lock at `path` alone, which says that its holder lives.
+    """Hold the lock at `path` alone, which says that its holder lives, and who that is.
 
     Raises:
         OperationFailed: another process holds it; `refusal` says what that means.
@@ -129,9 +130,12 @@ def exclusive_lock(path: Path, refusal: str) -> Iterator[None]:
 
         def take() -> bool:
             try:
-                stack.enter_context(locked(path, blocking=False))
+                lock = stack.enter_context(locked(path, blocking=False))
             except BlockingIOError:
                 return False
+            lock.truncate(0)
+            lock.write(b"%d" % os.getpid())
+            lock.flush()
             return True
 
         if not wait_until(take, _LOOK_S):
@@ -149,6 +153,11 @@ def is_locked(path: Path) -> bool:
     except BlockingIOError:
         return True
     return False
+
+
+def lock_holder(path: Path) -> int | None:
+    """The process that holds the lock of `exclusive_lock` at `path`; None: none does."""
+    return int(path.read_bytes() or 0) or None if is_locked(path) else None
 
 
 def read_ports(data_dir: Path) -> dict[str, int]:

@@ -28,6 +28,7 @@ from pipelines.local.data_folder import (
     holder_lock,
     holder_state,
     is_locked,
+    lock_holder,
     read_holder,
     run_dir,
 )
@@ -368,18 +369,16 @@ class HolderStart:
 
 
 def stop_holder(data_dir: Path) -> bool:
-    """Stop the detached holder and its children; whether there was one.
+    """Stop the detached holder and its children, also one that starts; whether there was one.
 
     Raises:
         OperationFailed: it did not end in time.
     """
-    if not (data_dir / "run").exists():
-        return False
-    state = read_holder(data_dir)
-    if state is None:
+    pid = lock_holder(lock := holder_lock(data_dir))
+    if pid is None:
         return False
     with suppress(ProcessLookupError):
-        os.kill(state["pid"], signal.SIGTERM)
-    if not wait_until(lambda: not is_locked(holder_lock(data_dir)), STOP_TIMEOUT_S):
-        raise OperationFailed(reason=f"process {state['pid']} did not end")
+        os.kill(pid, signal.SIGTERM)
+    if not wait_until(lambda: not is_locked(lock), STOP_TIMEOUT_S):
+        raise OperationFailed(reason=f"process {pid} did not end")
     return True

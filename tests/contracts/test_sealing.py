@@ -153,6 +153,28 @@ def test_a_key_store_that_is_lost_is_not_begun_anew(open_ledger: Open, tmp_path:
         entry.event()
 
 
+def test_a_master_key_before_anything_is_sealed_stops_nothing(
+    open_ledger: Open, tmp_path: Path
+) -> None:
+    """Only with a sealed tenant is a key store missed, and then by whoever began before, too."""
+    plain = event(9, tenant="open")
+    open_ledger(None).append([plain])
+    early = open_ledger(file=tmp_path / "none.sqlite")
+    entry = early.find("open", plain.event_id)
+    assert entry is not None
+    assert entry.event() == plain
+    assert not early.vault.withholds(plain)
+    early.vault.require_keys()
+    assert isinstance(early.append([event(10, tenant="open")])[0], Appended)
+    assert not (tmp_path / "none.sqlite").exists()
+    sealed_ledger(open_ledger).append([said(1)])
+    early.vault.renew()
+    with pytest.raises(KeysUnavailable, match="no key store at"):
+        early.vault.withholds(plain)
+    with pytest.raises(KeysUnavailable, match="no key store at"):
+        early.append([said(2)])
+
+
 def test_after_its_key_is_gone_an_event_is_a_skeleton(open_ledger: Open) -> None:
     ledger = sealed_ledger(open_ledger)
     ledger.append([said(1), said(2, "bob")])

@@ -67,7 +67,12 @@ class Memory(Graph):
                 tenant,
                 own_id,
                 *(
-                    {"text": text, "importance_score": 5, "embedding": vector(text)}.get(name)
+                    {
+                        "text": text,
+                        "importance_score": 5,
+                        "embedding": vector(text),
+                        **fields,
+                    }.get(name)
                     for name in names
                 ),
             ]

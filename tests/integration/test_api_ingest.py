@@ -427,6 +427,12 @@ def test_the_callers_request_id_comes_back_when_it_is_usable(writer: httpx.Clien
         assert len(answer.headers["x-request-id"]) == 32
 
 
+@pytest.mark.parametrize("part", ["live", "ready", "ready/ingest", "ready/read"])
+def test_health_is_asked_for_its_head_alone(writer: httpx.Client, part: str) -> None:
+    head, whole = writer.head(f"/health/{part}"), writer.get(f"/health/{part}")
+    assert (head.status_code, head.content) == (whole.status_code, b"")
+
+
 def test_the_log_joins_request_and_event_and_holds_no_secret(
     redis_url: str, neo4j_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:

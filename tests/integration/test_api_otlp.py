@@ -308,6 +308,13 @@ def test_what_is_no_request_is_refused_in_its_own_encoding(
     assert "retry-after" not in answer.headers
 
 
+def test_a_field_is_named_as_it_is_written(client: httpx.Client) -> None:
+    span = {"resourceSpans": [{"scopeSpans": [{"spans": [{"spanId": "xyz"}]}]}]}
+    for body, field in ((span, "spanId"), ({"resourceSpans": 1}, "resourceSpans")):
+        answer = post(client, json.dumps(body).encode(), JSON)
+        assert f"{field} is " in status_of(answer)[1]
+
+
 def test_a_bomb_is_not_unpacked(client: httpx.Client) -> None:
     bomb = gzip.compress(b"\x00" * (200 * MOST))
     assert len(bomb) < MOST

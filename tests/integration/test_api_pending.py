@@ -169,3 +169,25 @@ def test_without_redis_the_graph_answers(
         valkey.kill()
         wait_until(lambda: columns_of(api).state().tail_reason != "", "it says so")
         assert marks(client) == {folded: False}
+
+
+def test_an_answer_from_what_no_worker_has_seen_has_its_value(client: httpx.Client) -> None:
+    send(client, payload={"role": "user", "content": "The zebra eats pancakes"})
+    answer = atlas(ask(client, "What does the zebra eat?"))
+    assert answer.meta.answered
+    assert answer.answer is not None
+    assert answer.answer.value is not None
+    assert "pancakes" in str(answer.answer.value)
+
+
+def test_an_answer_from_what_only_the_first_stage_has_seen_has_its_value(
+    client: httpx.Client, stack: Stack, api: Api
+) -> None:
+    own_id = send(client, payload={"role": "user", "content": "The koala drinks lemonade"})
+    stack.fold()
+    wait_until(
+        lambda: not marks(client, "koala").get(own_id, True), "the columns have followed the fold"
+    )
+    answer = atlas(ask(client, "What does the koala drink?"))
+    assert answer.answer is not None
+    assert (answer.meta.answered, "lemonade" in str(answer.answer.value)) == (True, True)

@@ -10,7 +10,9 @@ from typing import Any
 import httpx
 import pytest
 
+from enrichment.event_kinds import EventKind
 from pipelines.observe import metrics
+from projections.events import timestamp_text
 from projections.schema import (
     CAUSED_BY,
     EVENT,
@@ -21,7 +23,15 @@ from projections.schema import (
     TENANT_TERM,
 )
 from tests.integration.api_support import OTHER_KEY, Api, assert_problem, running_api
-from tests.integration.query_support import Memory, ask, atlas, found_ids, ids
+from tests.integration.query_support import (
+    MINUTE_MS,
+    NOW_MS,
+    Memory,
+    ask,
+    atlas,
+    found_ids,
+    ids,
+)
 from tests.integration.test_api_read import NODE, assert_form
 from tests.servers import emptied_neo4j
 from tests.waiting import wait_until
@@ -339,6 +349,11 @@ def test_any_question_has_an_answer(memory: Memory, client: httpx.Client, query:
         ("diversity", 2),
         ("include", ["everything"]),
         ("cursor", "nonsense"),
+        ("max_nodes", "100"),
+        ("max_nodes", 1.0),
+        ("kinds", "failure"),
+        ("status", ["lost"]),
+        ("since", "yesterday"),
     ],
 )
 def test_beyond_the_rules_is_a_problem_that_names_the_field(
@@ -346,6 +361,38 @@ def test_beyond_the_rules_is_a_problem_that_names_the_field(
 ) -> None:
     body = assert_problem(ask(client, **{"query": "x", field: value}), 422, "invalid-input")
     assert [item["field"].split(".")[0] for item in body["errors"]] == [field]
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"kinds": ["failure", "decision"]},
+        {"status": ["failed", "timeout"]},
+        {"session": "checkout"},
+        {"since": timestamp_text(NOW_MS + 10 * MINUTE_MS)},
+        {"until": timestamp_text(NOW_MS - 10 * MINUTE_MS)},
+    ],
+)
+def test_only_what_the_request_is_limited_to_is_found(
+    memory: Memory, client: httpx.Client, limits: dict[str, Any]
+) -> None:
+    tag = uuid.uuid4().hex
+    wanted, other = ids(2)
+    fields = {"kind": "failure", "status": "failed", "session_id": "checkout"}
+    minutes = -60 if "until" in limits else 60
+    at = timestamp_text(NOW_MS + minutes * MINUTE_MS)
+    memory.say({wanted: f"payment {tag} failed"}, occurred_at=at, **fields)
+    memory.say({other: f"payment {tag} seen"}, kind="call", status="completed")
+    assert {wanted, other} <= set(found_ids(ask(client, f"payment {tag}")))
+    found = set(found_ids(ask(client, f"payment {tag}", proactive=False, **limits)))
+    assert (wanted in found, other in found) == (True, False)
+
+
+def test_a_kind_that_is_none_is_told_which_there_are(client: httpx.Client) -> None:
+    body = assert_problem(ask(client, "x", kinds=["error"]), 422, "invalid-input")
+    (error,) = body["errors"]
+    assert error["field"] == "kinds.0"
+    assert not [kind for kind in EventKind if f"'{kind}'" not in error["rule"]]
 
 
 @pytest.mark.parametrize("field", ["query", "session_id", "agent_id"])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -165,3 +167,45 @@ def test_only_operators_see_it(running: Running) -> None:
             assert_problem(client.get(ROUTE), 403, "forbidden")
     with running.api.client(ADMIN_KEY, **{"X-Tenant": SEALED}) as client:
         assert_problem(client.get(ROUTE, params={"user_id": "zoe"}), 422, "invalid-input")
+
+
+def _of_operators(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Method and path of what changes what all users see, or tells of whichever user."""
+    for path, operations_of_path in document["paths"].items():
+        for method in operations_of_path:
+            if path.startswith("/v1/admin/") or method == "delete":
+                yield method, path
+
+
+def _of_one_user(document: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Method, path, and where a request names the user: in the path, the query or the body."""
+    for path, operations_of_path in document["paths"].items():
+        for method, operation in operations_of_path.items():
+            names = {(one["in"], one["name"]) for one in operation.get("parameters", ())}
+            body = json.dumps(operation.get("requestBody", {}))
+            schemas = document["components"]["schemas"]
+            named = next((name for name in schemas if f'schemas/{name}"' in body), None)
+            if method != "get" and ("path", "user_id") in names:
+                yield method, path, "path"
+            if ("query", "user_id") in names:
+                yield method, path, "query"
+            if path.startswith("/v1/query/"):
+                assert "user_id" in schemas[named]["properties"]
+                yield method, path, "body"
+
+
+def test_a_key_of_a_user_does_nothing_to_others(running: Running) -> None:
+    with running.api.client(ADMIN_KEY) as client:
+        document = client.get("/openapi.json").json()
+    operators, users = [*_of_operators(document)], [*_of_one_user(document)]
+    assert len(operators) >= 7
+    assert {where for *_, where in users} == {"path", "query", "body"}
+    asked = {"query": "what?", "session_id": "s", "agent_id": "a", "user_id": "yan"}
+    with running.api.client(BOUND_KEY) as zoe:
+        for method, path, *where in (*operators, *users):
+            filled = re.sub(r"\{\w+\}", "yan", path).replace("summaries/yan", "summaries/session")
+            sent: dict[str, Any] = {"json": asked if where == ["body"] else {}}
+            if where == ["query"]:
+                sent = {"params": {"user_id": "yan"}}
+            answer = zoe.request(method, filled, **sent if method != "delete" else {})
+            assert answer.status_code == 403, (method, path, answer.text)

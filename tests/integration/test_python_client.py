@@ -86,6 +86,18 @@ def test_what_is_logged_is_found_at_once(memory: Memory) -> None:
     assert memory.counts == Counts(accepted=1)
 
 
+def test_a_question_is_limited_to_kinds(memory: Memory, workers: Workers) -> None:
+    with memory.session(new_session()) as session:
+        said = session.log("user", "A quokka was charged twice")
+        decided = session.log("decision", "The quokka gets its money back")
+    settle(memory, workers)
+    answer = memory.ask("quokka", kinds=["decision"], proactive=False, timeout_s=PATIENCE_S)
+    found = [node.node_id for node in answer.nodes]
+    assert (decided in found, said in found) == (True, False)
+    with pytest.raises(InvalidInput, match="'decision'"):
+        memory.ask("quokka", kinds=["error"])
+
+
 def test_its_words_are_shown_before_the_second_stage_has_read_them(
     memory: Memory, workers: Workers
 ) -> None:

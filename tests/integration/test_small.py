@@ -16,7 +16,7 @@ import pytest
 from pipelines.graph.memory_graphs import SMALL_URI, graph_socket
 from pipelines.graph.remote import remote_graph
 from pipelines.graph.rows import FoundNode
-from pipelines.local.data_folder import read_holder, read_state
+from pipelines.local.data_folder import holder_lock, is_locked, read_holder, read_state
 from pipelines.local.processes import free_port, is_alive
 from pipelines.local.python_process import python_command
 from pipelines.work.settings import Settings
@@ -54,9 +54,8 @@ class Small:
 
     def run(self, *words: str, fails: bool = False) -> Any:
         """What a command says as JSON; with `fails` its exit code and its error."""
-        command = [*python_command("pipelines.cli.main", *words), "--data", str(self.folder)]
         done = subprocess.run(
-            [*command, "--json"],
+            self._command(*words),
             env=self._environment,
             capture_output=True,
             text=True,
@@ -67,6 +66,14 @@ class Small:
             return done.returncode, done.stdout + done.stderr
         assert done.returncode == 0, done.stdout + done.stderr
         return json.loads(done.stdout)
+
+    def start(self, *words: str) -> subprocess.Popen[bytes]:
+        """A command that nobody waits for."""
+        return subprocess.Popen(self._command(*words), env=self._environment)
+
+    def _command(self, *words: str) -> list[str]:
+        command = python_command("pipelines.cli.main", *words)
+        return [*command, "--data", str(self.folder), "--json"]
 
     @property
     def holder(self) -> Mapping[str, Any]:
@@ -303,6 +310,19 @@ def test_it_moves_up_to_a_neo4j_that_answers_alike(small: Small, neo4j_url: str)
     assert proved >= {"projection", "enrichment", "consolidation"}
     compared = told["comparison"]
     assert (compared["first"], compared["second"], compared["same"]) == ("small", "blue", True)
+
+
+def test_what_an_up_began_that_was_killed_while_it_waited_is_stopped(tmp_path: Path) -> None:
+    begun = Small(tmp_path / "data")
+    lock = holder_lock(begun.folder)
+    up = begun.start("up", "--small", "--detach")
+    wait_until(lambda: is_locked(lock), "the holder starts", SOON_S)
+    up.kill()
+    up.wait()
+    assert read_holder(begun.folder) is None, "it was ready before it could be killed"
+    assert begun.run("down")["stopped"]
+    assert not is_locked(lock)
+    assert not begun.run("down")["stopped"]
 
 
 def test_all_of_it_ends(small: Small) -> None:

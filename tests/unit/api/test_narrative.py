@@ -13,6 +13,7 @@ from tokenizers import Tokenizer
 from api.retrieval.narrative import (
     NARRATIVE_FACTS,
     NARRATIVE_FACTS_AN_ENTITY,
+    NO_ROOM,
     NOTICE,
     UNKNOWN,
     WEEK_MS,
@@ -175,7 +176,34 @@ def test_what_does_not_fit_is_cut_and_then_left_out() -> None:
     assert estimated_tokens(without_sources(text)) <= 150
     assert "…" in text
     assert event_id(1) in text
-    assert evidence_markdown([evidence(1)], max_tokens=5) == "Nothing was found.\n"
+    assert evidence_markdown([evidence(1)], max_tokens=5) == f"{NO_ROOM}\n"
+
+
+@pytest.mark.parametrize("max_tokens", [50, 60, 80, 100, 150])
+@pytest.mark.parametrize(
+    ("head", "words"),
+    [
+        (AnswerHead("Porto", answered=True, first=event_id(2)), "**Answer:** Porto. 2026"),
+        (AnswerHead(None, answered=True, first=event_id(2)), "**Answer:** 2026-02-02"),
+        (AnswerHead(None, answered=False, first=None), UNKNOWN),
+        (AnswerHead(None, True, None, [("long " * 99, event_id(2))]), "**Answer:**\n- long long"),
+    ],
+)
+def test_what_was_found_is_told_however_little_fits(
+    max_tokens: int, head: AnswerHead, words: str
+) -> None:
+    """Its session has a name so long that no event of it fits."""
+    events = [
+        evidence(number, text="word " * 40, session_id=f"{number}-" * 60) for number in (1, 2, 3)
+    ]
+    text = evidence_markdown(events, max_tokens=max_tokens, head=head)
+    assert f"{NOTICE} {words}" in text
+    assert estimated_tokens(without_sources(text)) <= max_tokens
+    assert event_id(1 if head.answered is False else 2) in text
+
+
+def test_facts_that_do_not_fit_are_not_said_to_be_none() -> None:
+    assert facts_markdown([fact("Ana", "likes", "x " * 99)], max_tokens=50) == f"{NO_ROOM}\n"
 
 
 def test_what_a_tool_does_is_told_of_its_agent_field_by_field() -> None:
@@ -215,7 +243,7 @@ def test_evidence_keeps_within_its_tokens(
     text = without_sources(evidence_markdown(events, max_tokens=max_tokens))
     assert estimated_tokens(text) <= max_tokens
     for line in text.splitlines():
-        assert line == "" or line.startswith(("### ", "- ", "Nothing was found."))
+        assert line == "" or line.startswith(("### ", "- ", "Nothing was found.", NO_ROOM))
 
 
 @given(st.lists(st.tuples(texts, texts, texts), max_size=12), st.integers(10, 400))

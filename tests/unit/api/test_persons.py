@@ -8,6 +8,7 @@ from typing import Any
 from api.browse_schemas import Person
 from api.persons import person_markdown, person_of
 from api.read_schemas import Fact, FactEntity, FactProvenance, PageMeta
+from api.retrieval.narrative import NO_ROOM
 from pipelines.graph.reader import GraphNode
 from projections.events import timestamp_ms
 from tests.factories import partly
@@ -92,6 +93,10 @@ def test_what_does_not_fit_is_left_out_from_the_end() -> None:
         "### Do",
         "- invoices as PDF [of-invoices]",
     ]
+
+
+def test_what_is_known_and_does_not_fit_is_not_said_to_be_unknown() -> None:
+    assert person_markdown(person(*FACTS), 10) == f"{NO_ROOM}\n"
 
 
 def test_of_nobody_known_nothing_is_told() -> None:

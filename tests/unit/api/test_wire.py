@@ -6,10 +6,12 @@ from typing import Any
 
 import orjson
 import pytest
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
+from api.browse_schemas import NeighboursQuery, SessionsQuery
 from api.dependencies import decode_json
 from api.errors import PROBLEMS, ApiProblem, describe
+from api.read_schemas import SubgraphQuery
 from api.schemas import EntityCorrection, EventEnvelope
 from enrichment.payloads import ENTITY_CORRECTED, parse_statement
 from projections import errors
@@ -31,6 +33,25 @@ EVENT: dict[str, Any] = {
     "agent_id": "a",
     "trace_id": "t",
 }
+
+
+IN_VAIN = {"since": "2026-02-12T00:00:00Z", "until": "2026-02-11T00:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    ("model", "values", "field"),
+    [
+        (SubgraphQuery, {"query": "x", "session_id": "s", "agent_id": "a", **IN_VAIN}, "until"),
+        (SessionsQuery, IN_VAIN, "until"),
+        (NeighboursQuery, {"edge_types": ["FOO"]}, "edge_types"),
+    ],
+)
+def test_a_rule_over_several_fields_names_one(
+    model: type[BaseModel], values: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(ValidationError) as refused:
+        model.model_validate(values)
+    assert [error["loc"] for error in refused.value.errors()] == [(field,)]
 
 
 def test_the_documented_envelope_has_the_fields_that_are_accepted() -> None:
