@@ -28,13 +28,16 @@ def test_whoever_waits_for_a_start_does_not_fill_the_log_that_tells_why(
         scope["route"] = SimpleNamespace(path_format=route)
         await send({"type": "http.response.start", "status": status, "headers": []})
 
-    async def nothing(*_: Message) -> Message:
+    async def received() -> Message:
         return {}
+
+    async def sent(_: Message) -> None:
+        return None
 
     monkeypatch.setattr("api.errors._requests_log", structlog.get_logger())
     scope: Scope = {"type": "http", "method": "GET", "headers": []}
     with structlog.testing.capture_logs() as lines:
-        asyncio.run(RequestContext(app)(scope, nothing, nothing))
+        asyncio.run(RequestContext(app)(scope, received, sent))
     assert [(line["route"], line["status"], line["log_level"]) for line in lines] == [
         (route, status, level)
     ]
