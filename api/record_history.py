@@ -28,6 +28,7 @@ from api.retrieval.story_terms import VALUES
 from api.schemas import Node
 from enrichment.event_kinds import EventKind, is_failed
 from enrichment.stems import stem_in, stems_of, telling_stems_of, words_in
+from enrichment.vocabulary import word_set
 from projections.events import timestamp_text
 
 _FORMER: Final = re.compile(
@@ -197,11 +198,9 @@ def history(first: Field, plan: Plan, shown: Shown) -> Sequence[Stated]:
 
 def put_right(record: Node, shown: Shown) -> str | None:
     """Id of the call that went through with another value than a record says, which had failed."""
-    for field in fields_of(record, shown):
-        told = _with_put_right([Stated(field.value, record.node_id, _at(record))], shown)
-        if len(told) > 1:
-            return told[-1].node_id
-    return None
+    instead = _went_through_instead(record, shown)
+    fields = fields_of(record, shown) if instead else ()
+    return next((instead[one.value].node_id for one in fields if one.value in instead), None)
 
 
 def _with_put_right(told: Sequence[Stated], shown: Shown) -> Sequence[Stated]:
@@ -210,27 +209,52 @@ def _with_put_right(told: Sequence[Stated], shown: Shown) -> Sequence[Stated]:
     A record says what was known; a call that failed by it, and went through with another value of
     the same argument, shows that it was no longer so.
     """
-    last, outcomes = told[-1], outcomes_of(shown.events)
-    session = shown.events[last.node_id].provenance.session_id
+    last = told[-1]
+    instead = _went_through_instead(shown.events[last.node_id], shown)
+    return [*told, instead[last.value]] if last.value in instead else told
+
+
+def _went_through_instead(record: Node, shown: Shown) -> dict[str, Stated]:
+    """By values that calls of a record's session failed with behind it, what then worked."""
+    outcomes = outcomes_of(shown.events)
     later = [
         node
         for node in shown.events.values()
         if node.attributes.get("kind") == EventKind.CALL
-        and node.provenance.session_id == session
-        and _at(node) > last.at
+        and node.provenance.session_id == record.provenance.session_id
+        and _at(node) > _at(record)
         and node.node_id in outcomes
     ]
-    later.sort(key=_at)
-    refused: dict[tuple[str | None, tuple[str, ...]], None] = {}
-    for call in later:
-        tool, has_worked = call.attributes.get("tool_name"), not has_failed(outcomes[call.node_id])
+    refused: dict[_Argument, list[str]] = {}
+    instead: dict[str, Stated] = {}
+    for call in sorted(later, key=_at):
+        given: dict[_Argument, list[str]] = {}
         for field in fields_of(call, shown):
-            place = (tool, tuple(field.words))
-            if not has_worked and field.value == last.value:
-                refused[place] = None
-            elif has_worked and place in refused and field.value != last.value:
-                return [*told, Stated(field.value, call.node_id, _at(call), last.value)]
-    return told
+            argument = (call.attributes.get("tool_name"), field.words)
+            given.setdefault(argument, []).append(field.value)
+        if has_failed(outcomes[call.node_id]):
+            for argument, values in given.items():
+                refused.setdefault(argument, []).extend(filter(_is_telling, values))
+            continue
+        for argument, values in given.items():  # of several values nobody knows which is instead
+            for value in refused.get(argument, ()) if len(values) == 1 else ():
+                if value != values[0]:
+                    stated = Stated(values[0], call.node_id, _at(call), value)
+                    instead.setdefault(value, stated)
+    return instead
+
+
+_Argument = tuple[str | None, tuple[str, ...]]
+"""A tool, and the words of the name of an argument."""
+_FLAGS: Final = word_set("true false yes no none null on off")
+
+
+def _is_telling(value: str) -> bool:
+    """Whether a value is the same wherever it stands: no flag, and no small number."""
+    return value.lower() not in _FLAGS and not (len(value) <= _SMALL and value.isdigit())
+
+
+_SMALL: Final = 3
 
 
 def _is_beside(node: Node, record: Node, named: Sequence[str], shown: Shown) -> bool:

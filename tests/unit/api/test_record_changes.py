@@ -233,3 +233,22 @@ def test_what_went_through_instead_of_what_failed_is_so(question: str, value: st
     assert read(question, given) == value
     assert put_right(looked_up, given) == "again"
     assert put_right(again, given) is None
+
+
+def test_a_second_attempt_says_nothing_of_a_number_that_is_the_same() -> None:
+    def attempt(name: str, at: str, kind: str = "call") -> Any:
+        one = node(name, kind, tool="refuel", at=at, status="failed" if kind == "failure" else None)
+        one.provenance.session_id = "yard"
+        return one
+
+    looked_up = node("pump", tool="show_pump", at="2026-01-01T00:00:01.000Z")
+    looked_up.provenance.session_id = "yard"
+    given = shown(
+        (looked_up, "pump: P-3\nnozzle: 1\nopen: no"),
+        (attempt("first", "2026-01-01T00:00:02.000Z"), "attempt: 1\nforce: no"),
+        (attempt("refused", "2026-01-01T00:00:03.000Z", "failure"), "busy"),
+        (attempt("again", "2026-01-01T00:00:04.000Z"), "attempt: 2\nforce: yes"),
+        (attempt("filled", "2026-01-01T00:00:05.000Z", "result"), "filled: all"),
+    )
+    assert put_right(looked_up, given) is None
+    assert read("What is the nozzle of pump P-3?", given) == "1"
