@@ -96,7 +96,8 @@ def _told(reads: ColumnReads, question: PersonAsked, persons: Persons | None) ->
         return answer
     if plan.operator is Operator.PROFILE:
         answer = _by_stories(reads, asking, plan, hits=hits, vector=vector)
-        return answer if persons is None else profile_of(persons, question, answer)
+        is_limited = asking.within is not None  # what is known besides is of any time and session
+        return answer if persons is None or is_limited else profile_of(persons, question, answer)
     personal = None if persons is None else person_answer(persons, question)
     if personal is not None:
         return personal

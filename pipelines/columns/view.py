@@ -93,10 +93,10 @@ class View:
         return bool(self.seen[row])
 
     def sees_fact(self, fact: Fact) -> bool:
-        """Whether the viewer sees a fact, whether it holds or not."""
+        """Whether the viewer sees a fact, whether it holds or not, and a search may find it."""
         if not self.scope.sees_user(fact.user_id):
             return False
-        if self.scope.until is None:
+        if self.scope.until is None and self.scope.within is None:
             return True
         row = self.tenant.events.rows.get(fact.event_id)
         table = self.tenant.events.table

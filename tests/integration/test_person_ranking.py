@@ -149,3 +149,26 @@ def test_the_record_of_somebody_stands_before_what_they_said(edition: Edition) -
     events = [node["node_id"] for node in document["nodes"] if node["type"] == "Event"]
     assert events[0] == str(uuid.uuid5(uuid.NAMESPACE_URL, "yard-9 2"))
     assert "wants: knock at the window" in document["answer"]["value"]
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"session": "yard-1"},
+        {
+            "since": f"{_BEGIN + timedelta(days=1):%Y-%m-%dT%H:%M:%SZ}",
+            "until": f"{_BEGIN + timedelta(days=2):%Y-%m-%dT%H:%M:%SZ}",
+        },
+    ],
+    ids=["session", "time"],
+)
+def test_what_is_known_of_somebody_is_limited_as_asked(
+    edition: Edition, limits: dict[str, str]
+) -> None:
+    answer = edition.ask("What do we know about Ines?", user_id=INES, **limits)
+    sessions = {
+        node["provenance"]["session_id"] for node in answer["nodes"] if node["type"] == "Event"
+    }
+    assert sessions == {"yard-1"}
+    proofs = set(answer["answer"]["evidence"])
+    assert proofs <= {node["node_id"] for node in answer["nodes"]}

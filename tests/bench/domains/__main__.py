@@ -5,8 +5,7 @@ a large memory, imported into a small edition of its own, consolidated, asked wi
 and judged by the set's scorer, which says what its columns mean. `support` and `coding` are that
 set's own. The others stand here as data, tools, errors and what people say; who wrote them knew
 neither the product nor each other. How the questions of a clinic and of freight are put was
-written by a third, those of rented flats (estate), of a crew desk and of two desks of observatories
-by who wrote that domain.
+written by a third, those of all others by who wrote that domain.
 """
 
 from __future__ import annotations
@@ -37,6 +36,7 @@ OWN: Final = (
     "waterworks",
     "filmset",
     "museum",
+    "traveldesk",
 )
 OF_THE_SET: Final = ("support", "coding")
 SEED: Final = 11
