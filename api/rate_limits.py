@@ -228,8 +228,7 @@ class Limits:
         """Count events.
 
         Raises:
-            ApiProblem: 429, the tenant has sent too many; none of these is counted. 422, they are
-                more than its limit, so that they would never pass.
+            ApiProblem: 429, the tenant has sent too many; none of these is counted.
         """
         self._hit("events", _of(self._events, tenant), (tenant,), number)
 
@@ -243,9 +242,6 @@ class Limits:
         self, kind: metrics.Limited, items: Sequence[RateLimitItem], who: tuple[str, ...], cost: int
     ) -> None:
         name = (kind, *who)
-        if fewer := [item for item in items if cost > item.amount]:  # it would come back for ever
-            rule = f"at most {fewer[0].amount:,} at once, of those in {fewer[0].get_expiry():,} s"
-            raise ApiProblem("invalid-input", f"So many {kind} never pass.", errors=[(kind, rule)])
         for item in items:  # all are looked at before one is counted
             if not self._windows.test(item, *name, cost=cost):
                 self._refuse(kind, item, name)

@@ -67,20 +67,9 @@ def test_a_quota_holds_beside_a_rate() -> None:
 
 def test_what_is_refused_is_not_counted() -> None:
     limits = limits_of(event_limits={"*": "100/hour;10/day"})
-    limits.admit_events("acme", 2)
     for _ in range(20):
         with pytest.raises(ApiProblem, match="At most 10 events"):
-            limits.admit_events("acme", 9)
-    limits.admit_events("acme", 8)
-
-
-def test_what_can_never_pass_is_not_told_to_come_back() -> None:
-    limits = limits_of(event_limits={"*": "100/hour;10/day"})
-    with pytest.raises(ApiProblem, match="never pass") as refused:
-        limits.admit_events("acme", 11)
-    assert (refused.value.status_code, refused.value.kind) == (422, "invalid-input")
-    assert refused.value.errors == (("events", "at most 10 at once, of those in 86,400 s"),)
-    assert not refused.value.headers
+            limits.admit_events("acme", 11)
     limits.admit_events("acme", 10)
 
 
