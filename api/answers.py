@@ -483,12 +483,12 @@ def evidence_of(
     ids = [node.node_id for node in nodes if node.type == EVENT.label]
     texts: dict[str, str] = {}
     summed_up = {node.node_id for node in nodes if node.attributes.get("summary")}
+    unread_ids = [each for each in ids if each not in summed_up]
     with suppress(GraphError), context.services.connections.graph.reader() as reader:
         texts = context.read(reader, lambda graph: EventReads(graph, context.scope).texts(ids))
-        summed_up = set()
-    # What no stage has read yet: the graph lacks the event, or its words.
-    wordless = [each for each in ids if not texts.get(each)]
-    if unread_ids := [each for each in wordless if each not in summed_up]:
+        # What no stage has read yet: the graph lacks the event, or its words.
+        unread_ids = [each for each in ids if not texts.get(each)]
+    if unread_ids:
         with suppress(LedgerError):
             unread = pending_nodes(context.services.ledger(), context.scope, unread_ids)
             texts |= {

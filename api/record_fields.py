@@ -351,9 +351,10 @@ def holding(identifiers: Iterable[str], shown: Shown) -> Iterator[Node]:
     wanted = [*identifiers]
     for node in shown.events.values():
         text = said_by(node, shown).lower()
-        if wanted and all(_is_in(one, text) for one in wanted):
+        if wanted and all(has_identifier(one, text) for one in wanted):
             yield node
 
 
-def _is_in(identifier: str, text: str) -> bool:
+def has_identifier(identifier: str, text: str) -> bool:
+    """Whether a text says an identifier as a whole; both in lower case."""
     return re.search(rf"(?<![\w-]){re.escape(identifier)}(?![\w-])", text) is not None

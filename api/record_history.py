@@ -17,14 +17,14 @@ from api.record_fields import (
     Shown,
     durations_in,
     fields_of,
+    has_identifier,
     identifiers_in,
     is_echo,
     of_meant_row,
     outcomes_of,
     said_by,
 )
-from api.retrieval.plan import Operator, Plan
-from api.retrieval.story_terms import VALUES
+from api.retrieval.plan import VALUES, Operator, Plan
 from api.schemas import Node
 from enrichment.event_kinds import EventKind, is_failed
 from enrichment.stems import stem_in, stems_of, telling_stems_of, words_in
@@ -182,8 +182,7 @@ def history(first: Field, plan: Plan, shown: Shown) -> Sequence[Stated]:
         outcome = outcomes.get(node.node_id)
         if node.node_id in stated or not _states(node, outcome):
             continue
-        is_told = told <= stems_of(said_by(node, shown))
-        goes_on = key is None and not is_told
+        goes_on = key is None and not told <= stems_of(said_by(node, shown))
         if goes_on and not _is_beside(node, record, named, shown):
             continue
         fields = of_meant_row(fields_of(node, shown), plan.timeless)
@@ -255,13 +254,14 @@ def _is_telling(value: str) -> bool:
 
 
 _SMALL: Final = 3
+"""Digits of a number that may stand anywhere: how many, which attempt."""
 
 
 def _is_beside(node: Node, record: Node, named: Sequence[str], shown: Shown) -> bool:
     """Whether an event of a record's session says one of some identifiers."""
     text = said_by(node, shown).lower()
     in_session = node.provenance.session_id == record.provenance.session_id
-    return in_session and any(one in text for one in named)
+    return in_session and any(has_identifier(one, text) for one in named)
 
 
 def _called_alike(first: Field, fields: Iterable[Field]) -> Field | None:

@@ -20,8 +20,7 @@ from api.record_fields import (
     said_by,
 )
 from api.record_history import as_asked, has_failed, is_as_found, is_former
-from api.retrieval.plan import Operator, Plan
-from api.retrieval.story_terms import VALUES
+from api.retrieval.plan import VALUES, Operator, Plan
 from api.schemas import Node
 from enrichment.stems import same_root, stem_in, stems_of, telling_stems_of, words_in
 from enrichment.vocabulary import STOP_WORDS

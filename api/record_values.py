@@ -30,8 +30,7 @@ from api.record_reading import (
     meaning,
     meanings,
 )
-from api.retrieval.plan import Operator, Plan
-from api.retrieval.story_terms import VALUES
+from api.retrieval.plan import VALUES, Operator, Plan
 from api.schemas import Node
 from api.spoken_answers import is_said
 from enrichment.event_kinds import EventKind

@@ -85,6 +85,8 @@ class Operator(StrEnum):
 
 
 _ALL: Final = frozenset(Operator)
+VALUES: Final = frozenset((Operator.VALUE, Operator.VALUE_BEFORE, Operator.VALUE_AT))
+"""Operators that ask what something is or was set to."""
 
 
 class Plan(NamedTuple):
@@ -228,7 +230,7 @@ _THE_ONE_THAT: Final = re.compile(
 """One of several attempts is meant, by what came of it: "the upload that the server took"."""
 _OF_ONE: Final = (Operator.BEFORE, Operator.AFTER)
 _NOT_NOW: Final = re.compile(
-    r"(?:,\s*|\s+-\s+|\s+)(?:please,?\s+)?(?:and\s+)?(?:not|rather\s+than|instead\s+of)\s+"
+    r"(?:,\s*|(?<!\s)\s+(?:-\s+)?)(?:please,?\s+)?(?:and\s+)?(?:not|rather\s+than|instead\s+of)\s+"
     r"(?:as\s+\w+\s+(?:is|are)\s+|what\s+\w+\s+(?:is|are)\s+|the\s+(?:one|value)\s+(?:of|from)\s+)?"
     r"(?:today(?:['\u2019]s)?|now|tonight)(?=\W*$)",
     re.IGNORECASE,
@@ -243,7 +245,6 @@ _VALUE_OF: Final = re.compile(
 """Something of something that has a name: "the desk of Ana Sato", "the size of room R-12"."""
 _OF_A_NAME: Final = 0.4
 """How sure it is that a value is asked for where nothing but such a name tells."""
-_OF_A_VALUE: Final = frozenset((Operator.VALUE, Operator.VALUE_BEFORE, Operator.VALUE_AT))
 _B4: Final = re.compile(r"(?<!\w)b4(?!\w)", re.IGNORECASE)
 """A word, although it looks like an identifier."""
 
@@ -409,7 +410,7 @@ def _topic(text: str, timeless: str, operator: Operator) -> str:
         left = without_asking(left, timeless, below=SURELY_BELOW)
     if operator is Operator.VALUE_BEFORE:
         left = _AT_THE_END.sub("", left)
-    if operator in _OF_A_VALUE and (named := _VALUE_OF.search(timeless)) is not None:
+    if operator in VALUES and (named := _VALUE_OF.search(timeless)) is not None:
         left = named[0]  # what stands around it tells where it is looked up, or what for
     for chosen in (left, timeless, text):
         words = " ".join(chosen.split()).strip(" ?.!,:;")

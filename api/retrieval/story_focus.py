@@ -7,17 +7,11 @@ from typing import Final
 
 import numpy
 
-from api.retrieval.plan import Operator, Plan
+from api.retrieval.plan import VALUES, Operator, Plan
 from api.retrieval.story_acts import calls_of, is_asked_for, is_heard_of
 from api.retrieval.story_features import Features
 from api.retrieval.story_limits import SAYING
-from api.retrieval.story_terms import (
-    VALUES,
-    StoryTerms,
-    stems_of_parts,
-    stems_of_ways,
-    ways_of_failing,
-)
+from api.retrieval.story_terms import StoryTerms, stems_of_parts, stems_of_ways, ways_of_failing
 from enrichment.act_names import base, is_reader, of_tool, of_type, says_verb
 from enrichment.event_kinds import EventKind
 from enrichment.stems import same_root, stem_in, words_in

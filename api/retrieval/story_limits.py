@@ -19,9 +19,9 @@ from api.retrieval.fact_words import (
     is_place_asked,
     question_stems,
 )
-from api.retrieval.plan import Operator, Plan
+from api.retrieval.plan import VALUES, Operator, Plan
 from api.retrieval.story_roles import Roles
-from api.retrieval.story_terms import OF_FACTS, VALUES, StoryTerms
+from api.retrieval.story_terms import OF_FACTS, StoryTerms
 from enrichment.stems import stem_in, stems_of
 from pipelines.columns.records import Array, Stories, StoryFact
 

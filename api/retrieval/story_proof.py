@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import numpy
 
 from api.retrieval.durations import from_type_to_type, stretch
-from api.retrieval.plan import Operator, Plan
+from api.retrieval.plan import VALUES, Operator, Plan
 from api.retrieval.story_acts import OF_ACTS, calls_of, is_around
 from api.retrieval.story_evidence import (
     MAX_TOLD,
@@ -42,7 +42,7 @@ from api.retrieval.story_focus import (
     what_worked_first,
 )
 from api.retrieval.story_limits import in_time
-from api.retrieval.story_terms import COUNTED, VALUES, StoryTerms
+from api.retrieval.story_terms import COUNTED, StoryTerms
 from enrichment.stems import stems_of
 from pipelines.columns.records import Array, Stories
 

@@ -16,9 +16,8 @@ from typing import Any, Final, NamedTuple
 import numpy
 import orjson
 
-from api.retrieval.plan import Operator, Plan
+from api.retrieval.plan import VALUES, Operator, Plan
 from api.retrieval.story_features import Features
-from api.retrieval.story_terms import VALUES
 from pipelines.columns.records import Array
 
 TABLE: Final = "story_ranker.json"

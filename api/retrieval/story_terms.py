@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import numpy
 
-from api.retrieval.plan import Operator, Plan
+from api.retrieval.plan import VALUES, Operator, Plan
 from api.retrieval.plan_phrases import ASKING_WORDS, MARKS
 from api.retrieval.question_forms import topic_shares
 from enrichment.stems import plain, stem, words_in
@@ -37,8 +37,6 @@ _MEASURE: Final = re.compile(
 _SESSION: Final = re.compile(r"[\w.:/-]{4,}")
 _PARTICLES: Final = word_set("away back by down in off on out over up")
 """Behind a verb: "sign up", `signup`."""
-VALUES: Final = frozenset((Operator.VALUE, Operator.VALUE_BEFORE, Operator.VALUE_AT))
-"""Operators that ask what something is or was set to."""
 OF_TEXTS: Final = VALUES | frozenset(
     (
         *(Operator.SEARCH, Operator.ACTOR, Operator.TIME, Operator.COUNT, Operator.PROMISE),

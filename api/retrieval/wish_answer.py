@@ -19,7 +19,7 @@ from api.retrieval.story_terms import StoryTerms, story_terms
 from enrichment.stems import same_root, stems_of, telling_stems_of
 from enrichment.wishes import ANEW
 from pipelines.columns.reads import Wanted
-from pipelines.columns.records import Array, Standings
+from pipelines.columns.records import Array, Standings, with_joined
 from pipelines.graph.rows import FactRow
 
 _AS_NEAR: Final = 0.1
@@ -180,9 +180,7 @@ def asked_of(
     stems = (*terms.stems, *(pair.stem for pair in terms.joined))
     standings = reads.standings(Wanted((), ids, (), 0, stems=stems, vector=vector))
     rows = {own_id: row for row, own_id in enumerate(standings.ids)}
-    holding = standings.counts > 0
-    for place, pair in enumerate(terms.joined, len(terms.stems)):
-        holding[:, [pair.first, pair.second]] |= holding[:, [place]]
+    holding = with_joined(standings.counts, terms.joined) > 0
     shares, near = [], []
     for wish in wishes:
         row = rows.get(wish.event_id)

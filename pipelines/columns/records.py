@@ -241,6 +241,20 @@ class Joined(NamedTuple):
     second: int
 
 
+def with_joined(counts: Array, joined: Sequence[Joined]) -> Array:
+    """How often each stem is held, where what holds two words as one holds both.
+
+    Args:
+        counts: the stems along the last axis, those of two words as one behind all others.
+        joined: the words.
+    """
+    told = counts.shape[-1] - len(joined)
+    held = counts[..., :told].copy()
+    for place, (_, *pair) in enumerate(joined, told):
+        held[..., pair] = numpy.maximum(held[..., pair], counts[..., [place]])
+    return held
+
+
 class StoriesAsked(NamedTuple):
     """What a question looks for.
 

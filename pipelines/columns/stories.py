@@ -32,7 +32,14 @@ from pipelines.columns.listing import (
     numbers_of_kinds,
     who,
 )
-from pipelines.columns.records import KINDS, MESSAGE, Stories, StoriesAsked, StoryFact
+from pipelines.columns.records import (
+    KINDS,
+    MESSAGE,
+    Stories,
+    StoriesAsked,
+    StoryFact,
+    with_joined,
+)
 from pipelines.columns.tables import NOBODY, Array, Bits, Rows, best
 from pipelines.columns.view import View
 
@@ -288,11 +295,7 @@ class _Telling:
         texts, question = self._events.texts, self._question
         counts = texts.counts(self._stems, rows)
         holding = texts.holding(self._stems, self._view.seen)
-        told = len(question.stems)
-        for place, (_, *pair) in enumerate(question.joined, told):
-            counts[:, pair] = numpy.maximum(counts[:, pair], counts[:, [place]])
-            holding[pair] = numpy.maximum(holding[pair], holding[place])
-        return counts[:, :told], holding[:told]
+        return with_joined(counts, question.joined), with_joined(holding, question.joined)
 
     @cached_property
     def _stems(self) -> list[str]:

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy
 
-from api.retrieval.plan import Operator
+from api.retrieval.plan import VALUES, Operator
 from api.retrieval.story_ranker import Model, read_model, signs_of, story_scores
-from api.retrieval.story_terms import BY_FAILURE, VALUES
+from api.retrieval.story_terms import BY_FAILURE
 from tests.bench.adam import Adam
 from tests.bench.ranker.world import MISTAKEN, Asked
 
