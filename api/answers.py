@@ -31,7 +31,7 @@ from api.schemas import (
 from api.services import ReadContext
 from api.spoken_answers import unless_of_others, unless_only_asked
 from api.stored_events import PROVENANCE
-from api.verdict import answer_of, judged, proof_first
+from api.verdict import answer_of, judged, lacks_value, proof_first
 from consolidation.decay import DECAY_WEIGHTS, HIGHEST_IMPORTANCE, DecayWeights, decay_score
 from enrichment.names import ACTIVE
 from pipelines.graph.reader import GraphEdge, GraphNode
@@ -374,6 +374,9 @@ def subgraph_response(
         response.answer = answer = answer_of(
             story, response, page.summary, page.texts, zone=context.query.zone()
         )
+        if lacks_value(story.plan, answer):
+            response.meta.answered, response.meta.confidence = False, 0.0
+            answer.evidence = []
         response.nodes = proof_first(response.nodes, answer, story.plan)
         response.meta.count = answer.value if answer.type == "count" else None
     return response

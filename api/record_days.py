@@ -59,7 +59,7 @@ _PLANNED: Final = re.compile(
     r"(?<!\w)(?:(?:meant|planned|scheduled|supposed|arranged)\s+(?:for|to)(?!\w)|(?:set|due)\s+for\W*$)|"
     r"^\W*(?:and\s+)?(?:(?:from|by|until|till|on|at)\s+)?(?:which|what)\s+(?:day|date|time)\s+"
     r"(?:is|are|will|does|do|must|should|can)(?!\w)|"
-    r"^\W*(?:and\s+)?(?:from|since)\s+when\b.*?\b(?:is|are|will|does|do)(?!\w)",
+    r"^\W*(?:and\s+)?from\s+when\b.*?\b(?:is|are|will|does|do)(?!\w)",
     re.IGNORECASE,
 )
 _AMOUNT_ASKED: Final = re.compile(r"^\W*(?:and\s+)?how\s+(?:much|many)(?!\w)", re.IGNORECASE)

@@ -31,7 +31,7 @@ from api.record_reading import (
     with_tool,
 )
 from api.retrieval.durations import duration_text
-from api.retrieval.plan import Operator, Plan
+from api.retrieval.plan import VALUES, Operator, Plan
 from api.retrieval.story_result import StoryAnswer
 from enrichment.act_names import is_reader
 from enrichment.stems import stem_in, stems_of, telling_stems_of, words_in
@@ -254,6 +254,19 @@ _KEPT: Final = re.compile(
 """How long something is kept is a setting, and not how long an act took."""
 _KEEPING: Final = word_set("ttl retention lifetime validity expiry timeout age keep cache")
 """Stand in the name of a field that says how long something is kept."""
+
+
+_SUM: Final = re.compile(
+    r"(?<!\w)(?:total|sum|average|mean|median)\s+(?:\w+\s+){0,3}?(?:of|for|over|across|from)\s+"
+    r"(?:all|every|each)(?!\w)|"
+    r"(?<!\w)(?:all|every|each)\s+(?:\S+\s+){1,6}(?:together|combined|on\s+average|in\s+total)(?!\w)",
+    re.IGNORECASE,
+)
+
+
+def asks_for_sum(plan: Plan) -> bool:
+    """Whether something of all of several is asked for, which no single record says."""
+    return plan.operator in (*VALUES, Operator.SEARCH) and _SUM.search(plan.timeless) is not None
 
 
 def asks_how_long_kept(plan: Plan) -> bool:

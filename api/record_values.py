@@ -30,6 +30,7 @@ from api.record_reading import (
     meaning,
     meanings,
 )
+from api.retrieval.fact_words import AUXILIARY, noun_asked
 from api.retrieval.plan import VALUES, Operator, Plan
 from api.schemas import Node
 from api.spoken_answers import is_said
@@ -51,16 +52,6 @@ def value_of(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
 
 
 _OF: Final = re.compile(r"\s(?:of|for)\s|(?<=\w)['\u2019]s\s")
-
-_AUXILIARY: Final = r"(?:is|are|was|were|did|do|does|has|have|had|should|will)"
-
-_WHICH: Final = re.compile(
-    r"^\W*(?:and\s+)?(?:(?:in|on|at|to|from|with|for|under|by|of|until|since)\s+)?(?:"
-    rf"(?:which|what)\s+(?P<noun>\w+(?:\s+\w+)?)\s+{_AUXILIARY}\b|"
-    rf"which\s+(?P<subject>\w+)\s+(?!{_AUXILIARY}\b)\w)",
-    re.IGNORECASE,
-)
-"""Its noun may be what did it: "which carrier took the order"."""
 
 _HOW_MUCH: Final = re.compile(
     r"^\W*(?:and\s+)?(?:how\s+much\s+(?:of\s+(?:the\s+)?\S+\s+|(?P<stuff>(?:\w+\s+){1,3}?))?"
@@ -101,11 +92,6 @@ _SAID_NUMBER: Final = re.compile(
 )
 
 
-def _noun(match: re.Match[str]) -> str:
-    """What `_WHICH` asks for."""
-    return match["noun"] or match["subject"]
-
-
 def _stated(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
     """The field that a question asks for, of the first event or of its call or outcome."""
     if _HOW_MUCH.match(plan.timeless):
@@ -115,8 +101,8 @@ def _stated(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
         return as_it_is_asked(size, plan, shown)
     before, _, behind = _OF.sub("\0", plan.topic, count=1).partition("\0")
     attributes = [behind if re.search(r"['\u2019]s\s", plan.topic) else before]
-    if match := _WHICH.match(plan.timeless):  # "which address had we on file"
-        attributes.append(_noun(match))
+    if noun := noun_asked(plan.timeless):  # "which address had we on file"
+        attributes.append(noun)
     fields = [*asked_fields(plan, evidence, shown)]
     told = (called(meanings(name), fields, plan) for name in attributes)
     return as_it_is_asked(next(filter(None, told), None), plan, shown)
@@ -141,8 +127,7 @@ def each_of(plan: Plan, evidence: list[str], shown: Shown) -> list[str]:
 
     "Which services were deployed?" asks for `service` of each of them; nothing, where one lacks it.
     """
-    match = _WHICH.match(plan.timeless)
-    wanted = stems_of(_noun(match)) if match else frozenset()
+    wanted = stems_of(noun_asked(plan.timeless))
     told: dict[str, None] = {}
     for event_id in evidence:
         node = shown.events.get(event_id)
@@ -159,10 +144,9 @@ def _asked_by_name(plan: Plan, evidence: list[str], shown: Shown) -> Value | Non
     fields = asked_fields(plan, evidence, shown)
     if asks_for_more(plan):
         return None  # the first of several need not be it
-    if match := _WHICH.match(plan.timeless):  # of several, "which films", none is the answer
+    if noun := noun_asked(plan.timeless):  # of several, "which films", none is the answer
         if (whole := _says_all(plan, shown)) is not None:
             return whole
-        noun = _noun(match)
         words = frozenset(map(meaning, words_in(noun.lower())))
         told = [*fields]
         of_noun = (
@@ -185,7 +169,7 @@ def _asked_by_name(plan: Plan, evidence: list[str], shown: Shown) -> Value | Non
 
 
 _ASKS_SOMETHING: Final = re.compile(
-    rf"(?<!\w)(?:wh\w+|how|{_AUXILIARY[3:-1]}|can|could|would|list|show|find|not?|n't)(?!\w)|[,;:]",
+    rf"(?<!\w)(?:wh\w+|how|{AUXILIARY[3:-1]}|can|could|would|list|show|find|not?|n't)(?!\w)|[,;:]",
     re.IGNORECASE,
 )
 

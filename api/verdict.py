@@ -13,7 +13,7 @@ from api.comparisons import compared, foremost
 from api.record_days import is_no_time
 from api.record_fields import Shown, fields_of, said_by, summary_of
 from api.record_history import has_failed, put_right
-from api.record_numbers import asks_how_long_kept, counted
+from api.record_numbers import asks_for_sum, asks_how_long_kept, counted
 from api.record_reading import says_half
 from api.record_values import brought_up_to_date, each_of, lacks_number, value_of
 from api.retrieval.intent import PERSONAL
@@ -86,8 +86,15 @@ def answer_of(
         return Answer(type=story.type, value=empty, evidence=[])
     events = {node.node_id: node for node in response.nodes if node.type == EVENT.label}
     shown = Shown(events, texts)
+    if asks_for_sum(story.plan):
+        return Answer(type=story.type, value=None, evidence=[])
     compares = compared(story.plan, story.evidence, shown) or foremost(story.plan, shown)
     return compares or _told(story, response, summary, shown, zone=zone)
+
+
+def lacks_value(plan: Plan, answer: Answer) -> bool:
+    """Whether nothing says what is asked for, however near the first event is: who, when, a sum."""
+    return answer.value is None and (plan.operator in _SAID_OF_WHOM or asks_for_sum(plan))
 
 
 _PROVED_BY_ONE: Final = (*VALUES, Operator.ACTOR)

@@ -7,10 +7,11 @@ from collections import Counter
 from functools import lru_cache
 from typing import Final
 
-from enrichment.vocabulary import STOP_WORDS
+from enrichment.vocabulary import CAMEL, STOP_WORDS
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")  # noqa: RUF001  # the apostrophe people type
 _NAME_WORD = re.compile(r"\w+")
+_CAMEL_WORD = re.compile(r"[^\W_]*[a-z][A-Z][^\W_]*")
 _SHORTEST = 4
 """Letters of a word that endings are taken off; and a stem keeps three."""
 _VOWEL = re.compile("[aeiouy]")
@@ -38,7 +39,8 @@ def name_words(text: str) -> list[str]:
 def said_stems(author: str, tool: str, text: str) -> Counter[str]:
     """How often an event says each stem: in its text, by who says it, and by what tool.
 
-    Whose it is counts as its words: `cancel_booking` says what the call is about.
+    Whose it is counts as its words: `cancel_booking` says what the call is about. So do the words
+    of camelCase, beside the whole: `HighLatency` is a high latency, too.
 
     Args:
         author: empty where nobody is known.
@@ -46,7 +48,11 @@ def said_stems(author: str, tool: str, text: str) -> Counter[str]:
         text: in any case.
     """
     called = "" if tool == author else tool
-    return Counter(map(stem_in, [*words_in(f"{author} {called}".lower()), *words_in(text.lower())]))
+    told = f"{author} {called}\n{text}"
+    words = words_in(told.lower())
+    for joined in _CAMEL_WORD.findall(told):
+        words += CAMEL.sub(" ", joined).lower().split()
+    return Counter(map(stem_in, words))
 
 
 def stems_of(text: str) -> frozenset[str]:

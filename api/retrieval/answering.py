@@ -83,7 +83,8 @@ def _told(reads: ColumnReads, question: PersonAsked, persons: Persons | None) ->
             meant = planned(reads, asking, vector)
             other = _by_stories(reads, asking, meant, hits=hits, vector=vector)
             is_unsaid = answer.decides and answer.value is None
-            if other.confidence > answer.confidence or is_unsaid:
+            is_surer = other.confidence > answer.confidence
+            if is_unsaid or (is_surer and (answer.value is None or other.value is not None)):
                 answer, question = other, PersonAsked(asking, meant, hits, vector)
         if persons is None:
             return answer
@@ -92,6 +93,8 @@ def _told(reads: ColumnReads, question: PersonAsked, persons: Persons | None) ->
         if asks_fact and asks_value(plan) is not None:
             named = by_name(persons, as_put)
             other = answer if named is None else _told(reads, named, persons)
+            if answer.value is None and other.value is not None:
+                return other if other.confidence >= persons.threshold else answer
             return max(other, answer, key=lambda told: told.confidence)
         return answer
     if plan.operator is Operator.PROFILE:

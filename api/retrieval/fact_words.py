@@ -53,6 +53,17 @@ _FILLING: Final = frozenset(
 """What a question may have beside what it asks for."""
 _BY_ANOTHER_WORD: Final = 0.9
 _ASKS_PLACE: Final = re.compile(r"(?<!\w)(?:in|on|at|to)\s+(?:which|what)(?!\w)", re.IGNORECASE)
+AUXILIARY: Final = r"(?:is|are|was|were|did|do|does|has|have|had|should|will)"
+_WHICH: Final = re.compile(
+    r"^\W*(?:and\s+)?(?:(?:in|on|at|to|from|with|for|under|by|of|until|since)\s+)?(?:"
+    rf"(?:which|what)\s+(?P<noun>\w+(?:\s+\w+)?)\s+{AUXILIARY}\b|"
+    rf"which\s+(?P<subject>\w+)\s+(?!{AUXILIARY}\b)\w)",
+    re.IGNORECASE,
+)
+"""Its noun may be what did it: "which carrier took the order"."""
+_ANYTHING: Final = frozenset(
+    map(stem_in, word_set("person people user one thing place day date time value"))
+)
 _ASKING: Final = frozenset(word for words in _ASKED_AS.values() for word in words.split())
 
 
@@ -68,6 +79,19 @@ def question_stems(query: str) -> frozenset[str]:
     """Stems of the words of a question that ask for something, or name it."""
     words = (w for w in words_in(query.lower()) if w not in STOP_WORDS or w in _ASKING)
     return frozenset(map(stem_in, words))
+
+
+def noun_asked(query: str) -> str:
+    """What a question asks for by "which" or "what"; empty: it asks otherwise."""
+    match = _WHICH.match(query)
+    return (match["noun"] or match["subject"]) if match else ""
+
+
+def is_of_noun(query: str, relation: str, target: str) -> bool:
+    """Whether a fact may be what a question calls by a noun: "which helmet" asks for no order."""
+    wanted = stems_of(noun_asked(query)) - _FILLING - _ANYTHING
+    others = asked_as(relation) | stems_of(target)
+    return not wanted or _shared(wanted, others) > 0 or is_place_asked(query, relation)
 
 
 def is_place_asked(query: str, relation: str) -> bool:

@@ -194,7 +194,7 @@ _THIS_SESSION: Final = re.compile(
 )
 _FAILED: Final = re.compile(
     r"(?<!\w)(?:fail\w*|errors?|reject\w*|refus\w+|den(?:ied|ials?)|declin\w+|unsuccessful|"
-    r"bounc\w+|turned\s+(?:down|away)|crash\w*|broke\w*|tim(?:ed?|ing)[\s-]*outs?|not\s+(?:answer|respond|reply|succeed)|blocked|went\s+wrong|problems?|did\s+not\s+(?:work|go\s+through)|trouble)(?!\w)",
+    r"bounc\w+|turned\s+(?:down|away)|crash\w*|broke\w*|(?:did|does)\s+(?:\S+\s+){1,5}?break|tim(?:ed?|ing)[\s-]*outs?(?!\s+(?:(?:is|was|be|of|at|to|set|now|still)\s+)*\d)|not\s+(?:answer|respond|reply|succeed)|blocked|went\s+wrong|problems?|did\s+not\s+(?:work|go\s+through)|trouble)(?!\w)",
     re.IGNORECASE,
 )
 _NEGATED: Final = re.compile(
@@ -243,6 +243,12 @@ _VALUE_OF: Final = re.compile(
     rf"{_NAME}(?:\s+{_NAME})*(?:(?<=['\u2019]s)\s+\w+)?"
 )
 """Something of something that has a name: "the desk of Ana Sato", "the size of room R-12"."""
+_IN_WHICH: Final = re.compile(
+    r"^\W*(?:and\s+)?(?:in|on|at|to|with|by|under)\s+(?:which|what)\s+\w+(?:\s+\w+)?\s+(?:is|are)\s+"
+    r"(?:\S+\s+){0,3}?(?!\w+(?:ed|en)\b)\S+\s*$",
+    re.IGNORECASE,
+)
+"""What something is in: "in which city is Ana?"."""
 _OF_A_NAME: Final = 0.4
 """How sure it is that a value is asked for where nothing but such a name tells."""
 _B4: Final = re.compile(r"(?<!\w)b4(?!\w)", re.IGNORECASE)
@@ -283,6 +289,8 @@ def plan_of(
         operator, confidence = Operator.SIMILAR, 0.8
     elif not (besides or compares) and _asks_of_name(timeless, operator, guessed=guessed):
         operator, confidence, guessed = Operator.VALUE, _OF_A_NAME, True
+    if operator is Operator.VALUE and _ABOUT.match(text):
+        operator, confidence, guessed = Operator.SEARCH, 0.0, False  # all of it tells, no field
     if operator is Operator.VALUE and spans and all(span.span.end_ms <= now_ms for span in spans):
         operator = Operator.VALUE_AT
     if operator is Operator.SUMMARY and spans and not _SESSION.search(text):
@@ -315,13 +323,18 @@ def plan_of(
 def _asks_of_name(text: str, operator: Operator, *, guessed: bool) -> bool:
     """Whether something of what has a name is all that a question tells, and not if it is so."""
     may_be = operator is Operator.SEARCH or (guessed and operator is Operator.PREFERENCE)
-    return may_be and _IF_SO.match(text) is None and _VALUE_OF.search(text) is not None
+    is_of_one = _VALUE_OF.search(text) is not None and _IF_SO.match(text) is None
+    return may_be and (is_of_one or _IN_WHICH.match(text) is not None)
 
 
 _IF_SO: Final = re.compile(
     r"^\W*(?:is|are|was|were|do|does|did|has|have|had|should|(?:can|could|will|would)(?!\s+you))\b",
     re.IGNORECASE,
 )
+_ABOUT: Final = re.compile(
+    r"^\W*what(?:\s+(?:is|are|was|were)|['\u2019]s)\s.*\sabout\W*$", re.IGNORECASE
+)
+_WHAT: Final = re.compile(r"(?<!\w)(?:what|which)", re.IGNORECASE)
 _WITHOUT_TIME: Final = frozenset((Operator.OPEN, Operator.FAILURES))
 """Operators that are asked for in whole sentences, to which a time may be added."""
 _NEEDED: Final = {
@@ -374,6 +387,8 @@ def _asked(
         return (learned, 0.0, False) if is_plain else (best, min(1.0, strength), False)
     needed = _NEEDED.get(learned)
     is_meant = needed is None or needed.search(text) is not None
+    if learned in _OF_ONE and _IF_SO.match(text) and not _WHAT.search(text):
+        is_meant = False  # "did the alert resolve?" asks for no event beside another
     if shares[learned] >= least and is_meant and learned is not best:
         return learned, shares[learned], strengths.get(learned, 0.0) < 1
     return best, min(1.0, strength), False

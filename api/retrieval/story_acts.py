@@ -108,13 +108,19 @@ def acts_asked(stories: Stories, roles: Roles, terms: StoryTerms, plan: Plan) ->
     if eligible.isdisjoint(stems):
         return NONE
     rarity = numpy.log1p(stories.total / numpy.maximum(stories.holding, 1))
+    # "rolled back" is what `rollback` does
+    phrasal = {one.first: one.stem for one in terms.joined if one.first == one.second}
 
     @cache  # hundreds of events are of a few tools and types
     def meant(verbs: frozenset[str], nouns: frozenset[str]) -> frozenset[int]:
         return frozenset(
             place
             for place, one in enumerate(stems)
-            if one in eligible and _is_verb(one, verbs, nouns if around else frozenset())
+            if one in eligible
+            and (
+                _is_verb(one, verbs, nouns if around else frozenset())
+                or phrasal.get(place) in verbs
+            )
         )
 
     def covering(

@@ -85,6 +85,7 @@ _SAID_ENOUGH: Final = 0.6
 """Share, by rarity, of the words of a question that the story of a decision says."""
 _SAID_MORE: Final = 0.2
 """So much more of them than what was found first says."""
+_EACH_WORD: Final = 0.999
 _DECISION: Final = KINDS.index(EventKind.DECISION)
 
 
@@ -100,7 +101,8 @@ def decision_meant(stories: Stories, features: Features, order: Array) -> Array:
         return decided
     best = decided[words[decided].argmax()]
     first = int(order[0])
-    more = words[best] - words[first] >= _SAID_MORE or stories.kind[first] == _DECISION
+    says_all = words[first] < _EACH_WORD <= words[best]
+    more = words[best] - words[first] >= _SAID_MORE or stories.kind[first] == _DECISION or says_all
     is_meant = more and of_story[best] >= _SAID_ENOUGH
     return numpy.array([best] if is_meant else [], dtype=numpy.int64)
 

@@ -16,6 +16,7 @@ from api.retrieval.fact_words import (
     asked_as,
     asked_share,
     has_words,
+    is_of_noun,
     is_place_asked,
     question_stems,
 )
@@ -141,6 +142,7 @@ def facts_asked(
     before = plan.operator is Operator.VALUE_BEFORE
     stems = question_stems(plan.timeless) - (_FORMERLY if before else frozenset())
     chosen = _last_ended(facts, at_ms) if before else [fact for fact in facts if fact.holds(at_ms)]
+    chosen = [one for one in chosen if is_of_noun(plan.timeless, one.relation, one.value)]
     worth = {fact: _worth(fact, stems, terms.text) for fact in chosen}
     sure = [fact for fact in worth if worth[fact] >= SURE] or _only(chosen, stems)
     return sorted(sure, key=lambda fact: (-worth[fact], -fact.from_ms, fact.event_id))

@@ -161,9 +161,10 @@ def story_terms(query: str, plan: Plan) -> StoryTerms:
 def _joined(content: Sequence[str], stems: Sequence[str]) -> Iterator[Joined]:
     places = {one: place for place, one in enumerate(stems)}
     for word, behind in pairwise(content):
-        whole = stem(word + behind)
+        is_phrasal = behind in _PARTICLES  # "rolled back", `rollback`
+        whole = stem((stem(word) if is_phrasal else word) + behind)
         first = places.get(stem(word))
-        second = first if behind in _PARTICLES else places.get(stem(behind))
+        second = first if is_phrasal else places.get(stem(behind))
         if first is not None and second is not None and whole.isalpha() and whole not in places:
             yield Joined(whole, first, second)
 

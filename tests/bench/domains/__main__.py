@@ -37,6 +37,7 @@ OWN: Final = (
     "filmset",
     "museum",
     "traveldesk",
+    "bakery",
 )
 OF_THE_SET: Final = ("support", "coding")
 SEED: Final = 11

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from api.retrieval.fact_words import asked_share, in_words_of_records, question_stems
+from api.retrieval.fact_words import (
+    asked_share,
+    in_words_of_records,
+    is_of_noun,
+    noun_asked,
+    question_stems,
+)
 
 FACTS = [
     ("has_name", "Ada Byron"),
@@ -54,3 +60,20 @@ def test_what_records_call_otherwise_is_asked_in_their_words(
     question: str, meaning: str | None
 ) -> None:
     assert in_words_of_records(question) == meaning
+
+
+@pytest.mark.parametrize(
+    ("question", "noun", "may_be"),
+    [
+        ("Which helmet did Bob order?", "helmet", False),
+        ("Which order did Bob cancel?", "order", True),
+        ("Which person has order B-7?", "person", True),
+        ("In which city is Bob?", "city", False),
+        ("What did Bob order?", "", True),
+    ],
+)
+def test_a_fact_is_told_of_what_a_question_calls_by_a_noun(
+    question: str, noun: str, *, may_be: bool
+) -> None:
+    assert noun_asked(question) == noun
+    assert is_of_noun(question, "has_order", "B-7") is may_be

@@ -308,6 +308,9 @@ def test_what_a_question_is_about(question: str, topic: str) -> None:
         ("What was the pool size before the rollback?", Operator.VALUE_BEFORE),
         ("What was the last step before the crash?", Operator.BEFORE),
         ("Is the kiln of Ana Sato mentioned anywhere?", Operator.SEARCH),
+        ("In which city is Ana?", Operator.VALUE),
+        ("On what server is the staging cluster?", Operator.VALUE),
+        ("What is issue 815 about?", Operator.SEARCH),
     ],
 )
 def test_a_value_of_what_has_a_name_is_asked_for(question: str, operator: Operator) -> None:
@@ -342,6 +345,9 @@ def test_a_time_limits_what_is_asked_for() -> None:
         ("Why couldn't the parcel be delivered?", True),
         ("Why was the parcel delivered?", False),
         ("Why did the pump start?", None),
+        ("When did the pump break?", True),
+        ("Why is the pump's timeout 20 seconds?", None),
+        ("Why is there a timeout at the pump?", True),
     ],
 )
 def test_whether_it_asks_about_what_failed(question: str, failed: bool | None) -> None:

@@ -56,6 +56,19 @@ def test_who_is_the_agent_that_called_and_no_tool(question: str) -> None:
     assert given.value == "driver"
 
 
+def test_what_a_verb_with_its_particle_did_has_a_tool_in_one_word() -> None:
+    def fill(stories: Told) -> None:
+        stories.add(0, "call", "shop 4.2", tool="deploy", agent="coder")
+        stories.add(0, "failure", "shop does not answer", tool="deploy")
+        stories.add(1, "message", "Payments are slow. Roll back the shop.", author="tom")
+        stories.add(1, "call", "shop 4.1", tool="rollback", agent="coder")
+        stories.add(1, "result", "shop 4.1 live", tool="rollback")
+
+    why = told("Why was the shop rolled back?", fill)
+    assert why.evidence[:2] == ["3", "2"]
+    assert told("When was the shop rolled back?", fill).order[0] == "4"
+
+
 def test_a_call_that_failed_is_no_act() -> None:
     def fill(stories: Told) -> None:
         stories.add(0, "call", "parcel 7001", tool="deliver_parcel")

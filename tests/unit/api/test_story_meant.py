@@ -88,6 +88,15 @@ def test_a_call_of_another_session_that_is_behind_a_failure_is_the_answer() -> N
     assert answer.order[0] in ("0", "1")
 
 
+def test_why_something_is_so_is_in_the_decision_that_says_each_word() -> None:
+    asked = Asked("Why is the payment timeout 20 seconds?")
+    asked.add(0, "other", "payment timeout 20 to 2", type="config.changed", cosine=0.6, leads_to=2)
+    asked.add(0, "call", "tests", tool="run_tests")
+    asked.add(0, "failure", "timeout expected 20", tool="run_tests", cosine=0.5)
+    asked.add(1, "decision", "The payment timeout stays at 20 seconds for slow banks", cosine=0.7)
+    assert asked.answer().order[0] == "3"
+
+
 def test_why_a_call_failed_is_in_what_came_of_it() -> None:
     asked = Asked("What was behind the firing of kiln 4?")
     asked.add(0, "call", "firing of kiln 4", tool="fire_pot", cosine=0.9)

@@ -53,6 +53,7 @@ def test_of_a_plain_question_each_word_is_what_it_is_about() -> None:
     [
         ("What became of the call sheet of Ann?", {"callsheet": ("call", "sheet")}),
         ("What became of Ann's check-in?", {"checkin": ("check", "check")}),
+        ("Why was the kiln rolled back?", {"rollback": ("roll", "roll")}),
         ("What became of the sheet and the kiln 4711?", {}),
     ],
 )

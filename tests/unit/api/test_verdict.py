@@ -7,7 +7,7 @@ from typing import Any
 from api.retrieval.plan import plan_of
 from api.retrieval.story_result import StoryAnswer
 from api.schemas import Answer, AtlasResponse, Edge, Meta, Node, NodeProvenance, Scores
-from api.verdict import NONE_KNOWN, answer_head, answer_of, proof_first
+from api.verdict import NONE_KNOWN, answer_head, answer_of, lacks_value, proof_first
 from projections.schema import CAUSED_BY, ENTITY, EVENT, FOLLOWS
 from tests.factories import partly
 
@@ -184,10 +184,26 @@ def test_a_whole_record_is_no_day_no_name_and_no_amount() -> None:
         "How much did regatta 200 cost?",
         "How long did the harbour keep the boats?",
     ):
-        known = answer_of(story(question, evidence=["twice"]), told, None)
+        asked = story(question, evidence=["twice"])
+        known = answer_of(asked, told, None)
         assert (question, known.value) == (question, None)
+        is_of_record = question.startswith(("When", "Who", "What date"))
+        assert not is_of_record or lacks_value(asked.plan, known)
     for question in ("What happened to the berth?", "What is the berth of O-7?"):
         assert answer_of(story(question), told, None).value is not None
+
+
+def test_no_single_record_says_the_sum_of_all() -> None:
+    told = returned("create_order returned: order_id: B-7; total: 59")
+    for question, value in (
+        ("What is the total of all orders?", None),
+        ("What is the average total for every order?", None),
+        ("What is the total of order B-7?", "59"),
+    ):
+        asked = story(question, evidence=["twice"])
+        known = answer_of(asked, told, None)
+        assert (question, known.value) == (question, value)
+        assert lacks_value(asked.plan, known) is (value is None)
 
 
 def test_when_it_was_told_is_no_answer_to_when_it_will_be() -> None:
@@ -196,6 +212,7 @@ def test_when_it_was_told_is_no_answer_to_when_it_will_be() -> None:
     for question, value in (
         ("When was the berth booked?", at),
         ("When is the berth free?", None),
+        ("Since when is the berth 12?", at),
         ("What date was the regatta set for?", None),
         ("From which day does the regatta run?", None),
     ):

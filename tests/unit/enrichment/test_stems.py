@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from enrichment.stems import is_short_for, stem
+from enrichment.stems import is_short_for, said_stems, stem
 
 
 @pytest.mark.parametrize(
@@ -31,3 +31,10 @@ def test_what_says_something_is_no_word_that_says_nothing(word: str, other: str)
 def test_a_short_form_begins_the_whole_word(short: str, whole: str, is_it: bool) -> None:
     assert is_short_for(short, whole) is is_it
     assert is_short_for(whole, short) is is_it
+
+
+def test_a_name_in_camel_case_is_said_whole_and_by_its_words() -> None:
+    told = said_stems("ops", "createOrder", "HighLatency of webNode, p95")
+    assert {"highlatenci", "high", "latenci", "creat", "order", "webnod", "nod"} <= told.keys()
+    assert told["high"] == told["highlatenci"] == 1
+    assert said_stems("", "", "NASA said OK").keys() == {"nasa", "said", "ok"}
