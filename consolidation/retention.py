@@ -25,10 +25,20 @@ from typing import Any, Final, NamedTuple
 
 from consolidation.decay import DAY_MS, HIGHEST_IMPORTANCE, HOUR_MS
 from projections.errors import InvalidInput
-from projections.events import is_of_class, timestamp_text
+from projections.times import timestamp_text
 
 EXAMPLES: Final = 3
 """Of a row of the dry run."""
+
+CLASS_MARK: Final = "*"
+"""Ends the name of a class: of all consents that begin like it."""
+
+
+def is_of_class(consent_ref: str, name: str) -> bool:
+    """Whether a consent is the one that is named, or is of the class."""
+    if name.endswith(CLASS_MARK):
+        return consent_ref.startswith(name.removesuffix(CLASS_MARK))
+    return consent_ref == name
 
 
 class Tier(StrEnum):

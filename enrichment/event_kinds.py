@@ -27,40 +27,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Final, TypeGuard
 
 import orjson
 
+from projections.events import TOOL_USE as TOOL_USE
 from projections.events import Event, is_tool_type
-
-
-class EventKind(StrEnum):
-    """What an event is; stored as `kind` of its node."""
-
-    MESSAGE = "message"
-    """Words from one participant to another."""
-    INSTRUCTION = "instruction"
-    """What an agent must keep to: a system or developer message."""
-    THOUGHT = "thought"
-    """Reasoning, a plan: an agent's words to itself."""
-    DECISION = "decision"
-    """What an agent, or a person, settled on."""
-    CALL = "call"
-    """A tool is asked for something. It may hold what came of it, and fail (its status tells)."""
-    RESULT = "result"
-    """What a tool, or another operation, returned."""
-    FAILURE = "failure"
-    """A tool, or another operation, did not do what it was to do."""
-    OTHER = "other"
-    """Any other thing that happened."""
-
+from projections.events import EventKind as EventKind
 
 RETRY: Final = "retry"
 """The rule of causes by which a later event tells that an earlier one failed."""
-TOOL_USE: Final = frozenset((EventKind.CALL, EventKind.RESULT, EventKind.FAILURE))
-"""Kinds whose payload is arguments, values returned or errors, and not language."""
 OUTCOMES: Final = frozenset((EventKind.RESULT, EventKind.FAILURE))
 """Kinds that tell how something ended."""
 OWN_WORDS: Final = frozenset((EventKind.INSTRUCTION, EventKind.THOUGHT, EventKind.DECISION))

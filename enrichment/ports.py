@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
-from enrichment.event_kinds import TOOL_USE, EventKind
+from projections.events import TOOL_USE, EventKind
 
 
 class Token(NamedTuple):

@@ -13,8 +13,8 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
-from functools import lru_cache
+from datetime import datetime
+from enum import StrEnum
 from hashlib import blake2b
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
@@ -24,6 +24,10 @@ import rfc8785
 
 from projections.errors import InvalidEvent, UndecodableEntry
 from projections.identity import partition_of
+from projections.times import EPOCH, MILLISECOND
+from projections.times import LAST_MS as LAST_MS
+from projections.times import timestamp_ms as timestamp_ms
+from projections.times import timestamp_text as timestamp_text
 
 NAMESPACE = "memory."
 PARTITION_KEY = "memory"
@@ -69,31 +73,12 @@ MAX_SAFE_NUMBER = 2**53 - 1
 DEFAULT_TENANT = "default"
 EVERYONE: Final = "*"
 """Named as the user of a read, an operator's view: over all users, and what mixes them."""
-LAST_MS: Final = 253_402_300_799_999
-"""The end of the year 9999: behind everything."""
 STATUSES = ("pending", "running", "completed", "failed", "timeout")
 DIGEST_BYTES = 16
 
-CLASS_MARK: Final = "*"
-"""Ends the name of a class: of all consents that begin like it."""
-
-
-def is_of_class(consent_ref: str, name: str) -> bool:
-    """Whether a consent is the one that is named, or is of the class."""
-    if name.endswith(CLASS_MARK):
-        return consent_ref.startswith(name.removesuffix(CLASS_MARK))
-    return consent_ref == name
-
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_NAIVE_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  # UTC by convention; see timestamp_text
-_MILLISECOND = timedelta(milliseconds=1)
 _EVENT_TYPE = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+")
 TENANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_TIMESTAMP = re.compile(
-    r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII
-)
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
@@ -131,6 +116,31 @@ class Event(NamedTuple):
         return _tool_named(self.payload)
 
 
+class EventKind(StrEnum):
+    """What an event is, as `enrichment.event_kinds` decides; stored as `kind` of its node."""
+
+    MESSAGE = "message"
+    """Words from one participant to another."""
+    INSTRUCTION = "instruction"
+    """What an agent must keep to: a system or developer message."""
+    THOUGHT = "thought"
+    """Reasoning, a plan: an agent's words to itself."""
+    DECISION = "decision"
+    """What an agent, or a person, settled on."""
+    CALL = "call"
+    """A tool is asked for something. It may hold what came of it, and fail (its status tells)."""
+    RESULT = "result"
+    """What a tool, or another operation, returned."""
+    FAILURE = "failure"
+    """A tool, or another operation, did not do what it was to do."""
+    OTHER = "other"
+    """Any other thing that happened."""
+
+
+TOOL_USE: Final = frozenset((EventKind.CALL, EventKind.RESULT, EventKind.FAILURE))
+"""Kinds whose payload is arguments, values returned or errors, and not language."""
+
+
 def is_tool_type(event_type: str) -> bool:
     """Whether a type has the word `tool` or `function`."""
     return _OF_TOOL.search(event_type) is not None
@@ -163,39 +173,6 @@ FIELDS = frozenset(
     name.removesuffix("_ms") if name.endswith("_at_ms") else name for name in Event._fields
 )
 """Names an envelope may carry; any other is rejected."""
-
-
-def timestamp_ms(text: str) -> int:
-    """Milliseconds since the epoch of an RFC 3339 time with zone, finer digits cut off.
-
-    Raises:
-        ValueError: when `text` is no such time.
-    """
-    if _TIMESTAMP.fullmatch(text) is None:
-        raise ValueError("an RFC 3339 time with zone, such as 2026-02-11T10:30:00Z")
-    try:
-        # in UTC first: a zone may carry it out of the years 1 to 9999, which no text could tell
-        moment = datetime.fromisoformat(text.upper()).astimezone(UTC)
-    except (ValueError, OverflowError) as error:
-        raise ValueError(f"an RFC 3339 time with zone ({error})") from error
-    return (moment - _EPOCH) // _MILLISECOND
-
-
-def timestamp_text(ms: int) -> str:
-    """RFC 3339 in UTC with milliseconds, the one form that the ledger stores."""
-    seconds, ms = divmod(ms, 1_000)
-    minute, second = divmod(seconds, 60)
-    return _minute_text(minute) + _SECOND_TEXTS[second] + _MS_TEXTS[ms]
-
-
-@lru_cache(maxsize=1_024)  # events come in bursts; a hit makes the whole text five times as fast
-def _minute_text(minute: int) -> str:
-    # isoformat is four times as fast as strftime, and pads the year to four digits everywhere.
-    return (_NAIVE_EPOCH + timedelta(minutes=minute)).isoformat(timespec="minutes")
-
-
-_SECOND_TEXTS = [f":{second:02}." for second in range(60)]
-_MS_TEXTS = [f"{ms:03}Z" for ms in range(1_000)]
 
 
 def canonical_json(value: Any, deepest: int = MAX_PAYLOAD_DEPTH) -> bytes:
@@ -391,12 +368,10 @@ def decode_event(
             raw = upcast(raw, upcasters)
         fields = {**_ABSENT, **raw}
         fields["occurred_at_ms"] = (
-            datetime.fromisoformat(raw["occurred_at"]) - _EPOCH
-        ) // _MILLISECOND
+            datetime.fromisoformat(raw["occurred_at"]) - EPOCH
+        ) // MILLISECOND
         if "ended_at" in raw:
-            fields["ended_at_ms"] = (
-                datetime.fromisoformat(raw["ended_at"]) - _EPOCH
-            ) // _MILLISECOND
+            fields["ended_at_ms"] = (datetime.fromisoformat(raw["ended_at"]) - EPOCH) // MILLISECOND
         # by name; a call with 17 keywords would take a fifth of the whole longer
         event = tuple.__new__(Event, _by_name(fields))
         # keys are hashed and stored before anything else looks at them

@@ -28,10 +28,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError, core_schema
 
 from projections.errors import InvalidEvent
-from projections.events import (
-    timestamp_ms,
-    timestamp_text,
-)
+from projections.times import timestamp_ms, timestamp_text
 
 # What people write of a correction or a judgement; the models of the API have the same bounds.
 MAX_REASON_CHARACTERS: Final = 500

@@ -11,9 +11,9 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy
 from numpy.typing import NDArray
 
-from enrichment.event_kinds import EventKind
 from enrichment.vocabulary import EDGE_TYPES
 from pipelines.graph.rows import StepEdge
+from projections.events import EventKind
 from projections.schema import EDGES, FOLLOWS, SIMILAR_TO
 
 Array = NDArray[Any]

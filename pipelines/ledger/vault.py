@@ -22,6 +22,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import orjson
 
+from consolidation.retention import is_of_class
 from pipelines.ledger.connect import RedisClient, call_patiently
 from pipelines.ledger.entries import LedgerKeys
 from pipelines.ledger.keys import NAMING, KeyStore, key_store
@@ -36,7 +37,7 @@ from pipelines.ledger.sealing import (
 )
 from pipelines.work.settings import Settings
 from projections.errors import KeysUnavailable, LedgerUnavailable, SubjectErased
-from projections.events import Event, encode_event, is_of_class
+from projections.events import Event, encode_event
 
 FORGOTTEN_WITHIN_S: Final = 1.0
 """How long a process may go on with a key that was withdrawn."""
