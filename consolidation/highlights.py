@@ -11,7 +11,7 @@ the second is worth less.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from consolidation.actions import (
@@ -401,11 +401,6 @@ def _line(lead: str, body: str) -> str:
 
 
 # -- the choice ------------------------------------------------------------------------------------
-
-
-def by_time(highlights: Iterable[Highlight]) -> list[Highlight]:
-    """Highlights in the order in which they are told."""
-    return sorted(highlights, key=lambda highlight: (highlight.occurred_at_ms, highlight.event_ids))
 
 
 def best(candidates: Sequence[Candidate], count: int) -> tuple[Highlight, ...]:

@@ -16,7 +16,6 @@ from consolidation.actions import Action, actions, actor_of, incidents, things_o
 from consolidation.highlights import (
     Candidate,
     best,
-    by_time,
     content_words,
     episode_highlights,
 )
@@ -39,6 +38,7 @@ from consolidation.summary_payloads import (
     Participant,
     SessionSummary,
     ToolUse,
+    by_time,
     episode_scope_id,
     fitting_lessons,
     users_named,
@@ -46,7 +46,7 @@ from consolidation.summary_payloads import (
 from enrichment.event_kinds import EventKind
 from enrichment.names import EntityType
 from enrichment.vocabulary import cut
-from projections.events import timestamp_text
+from projections.times import day_text
 
 VERSION: Final = 2
 """Of the rules by which summaries are made; rises when they say something else."""
@@ -337,13 +337,13 @@ def content_of(overview: Overview, opening: str, characters: int) -> str:
     As many as there is room for, the best before the others.
     """
     lines = [_who_and_what(overview, opening)]
-    dated = day(overview.started_at_ms) != day(overview.ended_at_ms)
+    dated = day_text(overview.started_at_ms) != day_text(overview.ended_at_ms)
     left = characters - len(lines[0])
     fitting: dict[Highlight, str] = {}
     for highlight in overview.highlights:
         line = highlight.text
         if dated:
-            line = f"{day(highlight.occurred_at_ms)} {line}"
+            line = f"{day_text(highlight.occurred_at_ms)} {line}"
         if len(line) < left:
             fitting[highlight] = line
             left -= len(line) + 1
@@ -353,13 +353,8 @@ def content_of(overview: Overview, opening: str, characters: int) -> str:
 
 def days(overview: Overview) -> str:
     """The day of the events, or the first and the last."""
-    first, last = day(overview.started_at_ms), day(overview.ended_at_ms)
+    first, last = day_text(overview.started_at_ms), day_text(overview.ended_at_ms)
     return first if first == last else f"{first} to {last}"
-
-
-def day(ms: int) -> str:
-    """The day of a time, as summaries write it."""
-    return timestamp_text(ms)[:10]
 
 
 def _who_and_what(overview: Overview, opening: str) -> str:

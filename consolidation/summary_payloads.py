@@ -118,6 +118,11 @@ class Highlight:
     tool: ShortName | None = None
 
 
+def by_time(highlights: Iterable[Highlight]) -> list[Highlight]:
+    """Highlights in the order in which they are told."""
+    return sorted(highlights, key=lambda highlight: (highlight.occurred_at_ms, highlight.event_ids))
+
+
 @with_config(PART)
 @dataclass(frozen=True, slots=True)
 class Difference:

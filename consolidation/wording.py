@@ -11,11 +11,15 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final, TypeVar
 
-from consolidation.highlights import by_time
 from consolidation.payloads import MAX_SUMMARY_CHARACTERS, CommunityText
-from consolidation.summaries import day
-from consolidation.summary_payloads import CONTENT_CHARACTERS, AgentSummary, SessionSummary
+from consolidation.summary_payloads import (
+    CONTENT_CHARACTERS,
+    AgentSummary,
+    SessionSummary,
+    by_time,
+)
 from enrichment.grounded import is_protected
+from projections.times import day_text
 
 Summary = TypeVar("Summary", SessionSummary, AgentSummary)
 
@@ -77,7 +81,7 @@ def _opening(summary: SessionSummary | AgentSummary) -> str:
 
 def _notes(summary: SessionSummary | AgentSummary) -> Iterator[str]:
     for highlight in by_time(summary.highlights):
-        yield f"{day(highlight.occurred_at_ms)}, {highlight.kind}: {highlight.text}"
+        yield f"{day_text(highlight.occurred_at_ms)}, {highlight.kind}: {highlight.text}"
     for lesson in summary.lessons or ():
         yield f"learned: {lesson.text}"
     for tool in summary.tools:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consolidation.highlights import by_time, episode_highlights
+from consolidation.highlights import episode_highlights
 from consolidation.lessons import listed
 from consolidation.sources import SourceEvent
 from consolidation.summary_payloads import (
@@ -16,6 +16,7 @@ from consolidation.summary_payloads import (
     MAX_HIGHLIGHTS,
     MAX_PROOFS,
     Highlight,
+    by_time,
 )
 from tests.factories import event_id
 from tests.source_factories import called, mentioned, returned, said, source_event
