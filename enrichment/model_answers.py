@@ -33,7 +33,8 @@ from enrichment.vocabulary import USERS, VOICELESS, cut, is_functional
 from projections.events import Event
 
 if TYPE_CHECKING:
-    from enrichment.stage import Derived, EventKey
+    from enrichment.derived import Derived
+    from enrichment.stage import EventKey
 
 MIN_CHARACTERS: Final = 20
 """Of a text from which names and facts are asked: "ok, thanks" has none."""

@@ -16,9 +16,10 @@ from typing import NamedTuple
 from enrichment import NAME, causality
 from enrichment.causality import WINDOW
 from enrichment.clauses import text_facts
+from enrichment.derived import Derived
 from enrichment.entities import mentions
 from enrichment.event_kinds import TOOL_USE, EventKind
-from enrichment.facts import Assertion, Mention, Party, Retraction
+from enrichment.facts import Assertion, Mention, Party
 from enrichment.features import Features, features
 from enrichment.histories import Fact, Group, entry_of, group_of, groups_of, intervals
 from enrichment.histories import merge as merged_entries
@@ -33,7 +34,6 @@ from enrichment.payloads import (
     FactAsserted,
     FactRetracted,
     SameAsFound,
-    Statement,
     parse_statement,
     stated_fact,
     stated_pairs,
@@ -85,33 +85,6 @@ from projections.schema import (
 EventKey = tuple[str, str]
 EntityKey = tuple[str, str]
 HistoryKey = tuple[str, str]
-
-
-class Derived(NamedTuple):
-    """What one event says, before anything is asked of the graph.
-
-    Attributes:
-        embedding: of the text; None when there is no text or the model failed.
-        names: vectors of the names whose entities may be the same as others, by entity id.
-        by_user: it is a message of its user.
-        statement: of a system event of this stage; all else is empty then.
-    """
-
-    position: Position
-    event: Event
-    text: EventText
-    keywords: tuple[str, ...] = ()
-    summary: str = ""
-    importance: int = 0
-    embedding: bytes | None = None
-    model: str | None = None
-    mentions: tuple[Mention, ...] = ()
-    names: Mapping[str, bytes] = {}
-    assertions: tuple[Assertion, ...] = ()
-    retractions: tuple[Retraction, ...] = ()
-    by_user: bool = False
-    features: Features | None = None
-    statement: Statement | None = None
 
 
 class Member(NamedTuple):

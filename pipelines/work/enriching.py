@@ -10,11 +10,11 @@ from typing import Any
 
 import structlog
 
+from enrichment.derived import Derived
 from enrichment.model_answers import same_by_model, with_answers
 from enrichment.ports import Embedder, EntityRecognizer, EventText, PayloadResolver
 from enrichment.resolution import Comparison, answered, open_cases
 from enrichment.stage import (
-    Derived,
     EventKey,
     derive_event,
     derive_statement,

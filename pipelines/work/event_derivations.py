@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from enrichment.derivation_codec import decode, encode
-from enrichment.stage import Derived, EventKey
+from enrichment.derived import Derived, decode, encode
+from enrichment.stage import EventKey
 from pipelines.models.derivations import (
     Derivations,
     Digest,

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
+from enrichment.derived import Derived
 from enrichment.event_kinds import EventKind
 from enrichment.ports import EventText
-from enrichment.stage import Derived
 from pipelines.graph.port import Graph
 from pipelines.ledger.ledger import Ledger
 from pipelines.work.gather import enrichment as gathering

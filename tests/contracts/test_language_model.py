@@ -19,11 +19,12 @@ import pytest
 import structlog
 from pydantic import SecretStr
 
+from enrichment.derived import Derived
 from enrichment.model_answers import same_by_model, with_answers
 from enrichment.ports import Analysis
 from enrichment.prompts import PROMPTS, Task
 from enrichment.resolution import Candidate, KnownEntity
-from enrichment.stage import Derived, derive_event
+from enrichment.stage import derive_event
 from enrichment.text import event_text
 from pipelines.models.chat_completions import ChatCompletions
 from pipelines.models.derivations import Derivations, SqliteStore

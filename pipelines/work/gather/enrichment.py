@@ -8,13 +8,13 @@ from threading import Lock
 from typing import Final
 
 from enrichment.causality import WINDOW
+from enrichment.derived import Derived
 from enrichment.features import Features, features
 from enrichment.outcomes import Changes
 from enrichment.persons import Bond
 from enrichment.ports import PayloadResolver
 from enrichment.resolution import KnownEntity
 from enrichment.stage import (
-    Derived,
     EntityKey,
     EventKey,
     Facts,

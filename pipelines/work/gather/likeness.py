@@ -15,8 +15,8 @@ from typing import Final, NamedTuple, cast
 
 import numpy
 
+from enrichment.derived import Derived
 from enrichment.similarity import Embedded, EmbeddedEvents, EventKey, Near
-from enrichment.stage import Derived
 from enrichment.vectors import from_text, whole_numbers
 from pipelines.graph.port import Graph, Reads, Transaction
 from pipelines.graph.rows import End, FeedPlace, FoundNode

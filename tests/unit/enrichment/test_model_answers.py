@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
+from enrichment.derived import Derived
 from enrichment.event_kinds import EventKind
 from enrichment.model_answers import MAX_CONFIDENCE, derived_with_model, questions
 from enrichment.names import MAX_FACTS, MAX_MENTIONS
 from enrichment.ports import Analysis
 from enrichment.prompts import TASKS, Task, validated
-from enrichment.stage import Derived, derive_event, derive_statement
+from enrichment.stage import derive_event, derive_statement
 from enrichment.text import event_text
 from projections.identity import Position
 from tests.factories import START_MS, event

@@ -1,24 +1,56 @@
-"""A derivation as bytes: what the rules found in one event, without what the event says itself.
+"""What one event says by itself, and as bytes what the rules found in it.
 
-JSON, read back strictly: anything that `encode` would not have written is a ValueError. Vectors are
-kept by what they are of, so they are not in it, nor is what a language model adds.
+The bytes lack what the event says itself. They are JSON, read back strictly: anything that `encode`
+would not have written is a ValueError. Vectors are kept by what they are of, so they are not in it,
+nor is what a language model adds.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import orjson
 from pydantic import ConfigDict, TypeAdapter
 
 from enrichment.event_kinds import EventKind
-from enrichment.facts import Assertion, Mention, Party
+from enrichment.facts import Assertion, Mention, Party, Retraction
 from enrichment.features import Features
 from enrichment.names import EntityType, Role
+from enrichment.payloads import Statement
 from enrichment.ports import EventText
-from enrichment.stage import Derived
 from enrichment.vocabulary import EdgeType
 from enrichment.writes import Claim
 from projections.events import Event
 from projections.identity import Position
+
+
+class Derived(NamedTuple):
+    """What one event says, before anything is asked of the graph.
+
+    Attributes:
+        embedding: of the text; None when there is no text or the model failed.
+        names: vectors of the names whose entities may be the same as others, by entity id.
+        by_user: it is a message of its user.
+        statement: of a system event of this stage; all else is empty then.
+    """
+
+    position: Position
+    event: Event
+    text: EventText
+    keywords: tuple[str, ...] = ()
+    summary: str = ""
+    importance: int = 0
+    embedding: bytes | None = None
+    model: str | None = None
+    mentions: tuple[Mention, ...] = ()
+    names: Mapping[str, bytes] = {}
+    assertions: tuple[Assertion, ...] = ()
+    retractions: tuple[Retraction, ...] = ()
+    by_user: bool = False
+    features: Features | None = None
+    statement: Statement | None = None
+
 
 _Texts = tuple[str, ...]
 _Text = tuple[EventKind, str, str | None, bool]
