@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from pipelines.ledger import sequence
 from pipelines.ledger.entries import LOST, Entry
-from pipelines.operations import archive as archiving
 from pipelines.operations.archive import ArchiveReport, archive
 from projections.events import Event
 from projections.identity import Position
@@ -110,7 +110,7 @@ def contents(stack: ArchivedStack) -> Any:
 
 def small_segments(monkeypatch: Any) -> None:
     """Segments of a few entries."""
-    monkeypatch.setattr(archiving, "MAX_ENTRIES", SEGMENT_ENTRIES)
+    monkeypatch.setattr(sequence, "MAX_ENTRIES", SEGMENT_ENTRIES)
 
 
 @contextmanager

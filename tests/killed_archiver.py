@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from pipelines.ledger import sequence
 from pipelines.ledger.archive import Archive
 from pipelines.ledger.archive_files import ArchiveStore
 from pipelines.ledger.archived_ids import ArchivedIds
@@ -50,7 +51,8 @@ def _kill_at(step: int) -> None:
 
 def _archive(redis_url: str, folder: str) -> None:
     rules: Any = archiving
-    rules.MAX_ENTRIES = SEGMENT_ENTRIES
+    reading: Any = sequence
+    reading.MAX_ENTRIES = SEGMENT_ENTRIES
     # The graph is in the test's own process; all has been folded there.
     folded = archiving.Low(2**31, "the test")
     rules.lowest = lambda _, partitions: dict.fromkeys(range(partitions), folded)

@@ -16,8 +16,8 @@ from pipelines.operations.formats.table import event_items
 from pipelines.operations.imports import ImportReport, import_events
 from pipelines.proof.expected import LedgerFold
 from pipelines.proof.proof import prove
-from pipelines.work.catch_up import fold_again, returning
 from pipelines.work.folds import StageFold
+from pipelines.work.recalled import fold_again, returning
 from pipelines.work.runner import Runner
 from projections.identity import Position
 from projections.schema import DEAD_LETTER, EDGES, FACT_HISTORY, NODES, Certainty

@@ -25,12 +25,12 @@ from pipelines.graph.memory import MemoryGraph
 from pipelines.graph.rows import FoundEdge
 from pipelines.ledger.entries import Block
 from pipelines.ledger.ledger import Ledger
-from pipelines.work.catch_up import fold_again, returning
 from pipelines.work.enriching import Deriver
 from pipelines.work.folds import StageFold
 from pipelines.work.gather.consolidation import ConsolidationFacts
 from pipelines.work.gather.enrichment import EnrichmentFacts, RememberedFeatures
 from pipelines.work.poison import PoisonPolicy
+from pipelines.work.recalled import fold_again, returning
 from pipelines.work.runner import Runner
 from pipelines.work.stages import CONSOLIDATION, ENRICHMENT
 from projections.events import Event

@@ -24,6 +24,9 @@ MOST_TENANTS: Final = 1_000
 _ALL: Final = "*"
 """In the place of a tenant, which has letters and digits: what holds for all of them."""
 
+Progress = Callable[[int, int | None, str], None]
+"""What a long piece of work calls with done, total (None: unknown) and what is being done."""
+
 
 class Comparison(NamedTuple):
     """What two targets held differently of one tenant.
@@ -158,7 +161,7 @@ class Telling:
         self,
         rebuilds: Rebuilds,
         target: str,
-        progress: Callable[[int, int | None, str], None] | None = None,
+        progress: Progress | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._rebuilds = rebuilds

@@ -4,7 +4,8 @@ One clock gives out the positions of all partitions, and an append takes place i
 what stands up to the last position of a moment is complete, whichever partitions it stands in, and
 a single position says what has been read.
 
-`LedgerTail` reads the newest entries as they come, for who neither appends nor acknowledges.
+`LedgerTail` reads the newest entries as they come, for who neither appends nor acknowledges;
+`segment_entries` reads as much of a partition as a segment of an archive or a backup holds.
 """
 
 from __future__ import annotations
@@ -15,13 +16,18 @@ from typing import Any, Final, NamedTuple, Self, TypeVar
 
 import redis
 
+from pipelines.ledger.archive import Boundary
 from pipelines.ledger.connect import call_patiently
 from pipelines.ledger.entries import Entry, LedgerKeys, decode_entry
 from pipelines.ledger.ledger import Ledger, Tail
+from pipelines.ledger.segments import MAX_BYTES, MAX_ENTRIES
 from projections.errors import LedgerError
 from projections.identity import START, Position
 
 Result = TypeVar("Result")
+
+
+READ_AT_ONCE: Final = 1_000
 
 
 class Behind(NamedTuple):
@@ -226,6 +232,30 @@ class LedgerSequence:
             return merged[:fitting], merged[fitting - 1].position
         self._entries = min(MAX_STRETCH_ENTRIES, 2 * self._entries)
         return merged, end
+
+
+def segment_entries(
+    ledger: Ledger, after: Boundary, partition: int, limit: int
+) -> tuple[list[Entry], int]:
+    """Entries of one segment behind a place, up to a number.
+
+    Returns:
+        The entries, and their bytes; with those of the next one, if that is why they end.
+    """
+    entries: list[Entry] = []
+    size, seq, position = 0, after.seq, after.position
+    while seq < limit and len(entries) < MAX_ENTRIES and size <= MAX_BYTES:
+        count = min(READ_AT_ONCE, limit - seq, MAX_ENTRIES - len(entries))
+        block = ledger.read(partition, position, count, after_seq=seq)
+        for entry in block:
+            size += len(entry.data)
+            if size > MAX_BYTES and entries:
+                break
+            entries.append(entry)
+        if not block:
+            break
+        seq, position = entries[-1].seq, entries[-1].position
+    return entries, size
 
 
 def last_position(tails: Sequence[Tail]) -> Position:

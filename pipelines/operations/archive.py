@@ -27,6 +27,7 @@ from pipelines.ledger.segments import (
     Manifest,
     Row,
 )
+from pipelines.ledger.sequence import READ_AT_ONCE, segment_entries
 from pipelines.local.processes import StopSignal
 from pipelines.observe import logs, metrics, progress
 from pipelines.operations.derived_files import Collector
@@ -41,7 +42,6 @@ from projections.errors import (
 
 PRESSURE: Final = 0.6
 """Of Redis' memory: beyond, all that may be archived is, in smaller segments."""
-_READ_AT_ONCE: Final = 1_000
 
 # What the archiver says must reach Redis when that is full, too.
 _TELL = """#!lua flags=allow-oom
@@ -144,30 +144,6 @@ def archive_when_due(services: Services, turned: Callable[[], None]) -> ArchiveR
     if limit and used > PRESSURE * limit:
         return archive(services, keep=1, fewest=PRESSED, turned=turned)
     return archive(services, fewest=WHOLE, turned=turned)
-
-
-def segment_entries(
-    ledger: Ledger, after: Boundary, partition: int, limit: int
-) -> tuple[list[Entry], int]:
-    """Entries of one segment behind a place, up to a number.
-
-    Returns:
-        The entries, and their bytes; with those of the next one, if that is why they end.
-    """
-    entries: list[Entry] = []
-    size, seq, position = 0, after.seq, after.position
-    while seq < limit and len(entries) < MAX_ENTRIES and size <= MAX_BYTES:
-        count = min(_READ_AT_ONCE, limit - seq, MAX_ENTRIES - len(entries))
-        block = ledger.read(partition, position, count, after_seq=seq)
-        for entry in block:
-            size += len(entry.data)
-            if size > MAX_BYTES and entries:
-                break
-            entries.append(entry)
-        if not block:
-            break
-        seq, position = entries[-1].seq, entries[-1].position
-    return entries, size
 
 
 def lowest(services: Services, partitions: int) -> dict[int, Low]:
@@ -375,7 +351,7 @@ class _Pass:
         entries: list[Entry] = []
         seq, position = boundary.seq, boundary.position
         while seq < row.last_seq:
-            count = min(_READ_AT_ONCE, row.last_seq - seq)
+            count = min(READ_AT_ONCE, row.last_seq - seq)
             block = self._ledger.read(partition, position, count, after_seq=seq)
             if not block:
                 raise ArchiveDamaged(

@@ -21,16 +21,17 @@ import orjson
 
 from pipelines.ledger.archive import URL_FIELD, Boundary
 from pipelines.ledger.archive_files import FENCES_FILE, LEDGER_FILE, ArchiveFiles, ArchiveStore
+from pipelines.ledger.command_notes import Progress
 from pipelines.ledger.entries import Entry, LedgerKeys
 from pipelines.ledger.ledger import Ledger
 from pipelines.ledger.refill import Refill
 from pipelines.ledger.sealing import sealed_by, unsealed_part
 from pipelines.ledger.segments import Manifest
+from pipelines.ledger.sequence import segment_entries
 from pipelines.ledger.vault import tenant_fence
-from pipelines.operations.archive import segment_entries
 from pipelines.operations.derived_files import Collector, put_back
 from pipelines.operations.receipts import erasure_records, note_backup, put_erasure_records
-from pipelines.work.services import Progress, Services
+from pipelines.work.services import Services
 from pipelines.work.settings import Settings, place_of_files
 from projections.errors import ArchiveDamaged, ConfigurationError, OperationFailed
 from projections.events import decode_event

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
 from pipelines.graph.neo4j import Neo4jGraph
+from pipelines.ledger.command_notes import Progress
 from pipelines.ledger.entries import Entry
 from pipelines.ledger.registry import Target
 from pipelines.local.data_folder import exclusive_lock, live_servers, run_dir, target_dir
@@ -40,7 +41,7 @@ from pipelines.proof.shares import (
 )
 from pipelines.proof.sums import StoredSums
 from pipelines.work.poison import PoisonPolicy
-from pipelines.work.services import Progress, Services, make_fold
+from pipelines.work.services import Services, make_fold
 from pipelines.work.stages import Stage
 from projections.errors import OperationFailed
 from projections.operations import Checkpoint

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pipelines.graph.port import Graph
+from pipelines.ledger.command_notes import Progress
 from pipelines.ledger.sealing import unsealed_part
 from pipelines.work.poison import UNBRAKED
 from pipelines.work.runner import Runner
-from pipelines.work.services import Progress, Services, make_fold
+from pipelines.work.services import Services, make_fold
 from pipelines.work.stages import STAGES
 from projections.errors import OperationFailed, UndecodableEntry
 from projections.events import as_envelope

@@ -23,6 +23,7 @@ import orjson
 import structlog
 
 from pipelines.ledger.archive_files import ArchiveFiles
+from pipelines.ledger.command_notes import Progress
 from pipelines.ledger.entries import Entry
 from pipelines.ledger.sealing import SubjectKey, seal, sealed_by, unseal
 from pipelines.ledger.segments import Manifest
@@ -31,7 +32,7 @@ from pipelines.models.derivations import Derivations, Digest, Kind, make_store, 
 from pipelines.models.loaded import LoadedEmbedder, LoadedRecognizer, Models
 from pipelines.work.enriching import enrichment_fold
 from pipelines.work.folds import Placed
-from pipelines.work.services import Progress, Services
+from pipelines.work.services import Services
 from pipelines.work.stages import ENRICHMENT
 from projections.errors import (
     ArchiveDamaged,

@@ -20,6 +20,7 @@ from consolidation.decisions import decision_event
 from enrichment.payloads import REQUESTED_EVENT
 from pipelines.graph.port import Graph
 from pipelines.graph.rows import End
+from pipelines.ledger.command_notes import Progress
 from pipelines.ledger.entries import Entry
 from pipelines.ledger.epoch import PassLease
 from pipelines.ledger.erasing import (
@@ -50,7 +51,7 @@ from pipelines.work.catch_up import fold_unserved
 from pipelines.work.folds import Placed
 from pipelines.work.poison import PoisonPolicy
 from pipelines.work.runner import Runner
-from pipelines.work.services import Progress, Services, make_fold
+from pipelines.work.services import Services, make_fold
 from pipelines.work.stages import ENRICHMENT, Stage
 from projections.errors import OperationFailed, StageBehind, UndecodableEntry
 from projections.events import (

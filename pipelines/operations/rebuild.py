@@ -22,7 +22,7 @@ from typing import Any
 
 import structlog
 
-from pipelines.ledger.command_notes import Telling
+from pipelines.ledger.command_notes import Progress, Telling
 from pipelines.ledger.entries import Entry
 from pipelines.ledger.epoch import lost_checkpoints
 from pipelines.ledger.ledger import Tail
@@ -36,7 +36,7 @@ from pipelines.proof.verify import verify
 from pipelines.work.catch_up import bring_back, fold_partition, fold_unserved
 from pipelines.work.poison import PoisonPolicy
 from pipelines.work.runner import Runner
-from pipelines.work.services import Progress, Services, make_fold
+from pipelines.work.services import Services, make_fold
 from pipelines.work.stages import PROJECTION, STAGES, Stage, group_name, later_stages
 from projections.errors import (
     GraphUnavailable,

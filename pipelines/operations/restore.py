@@ -19,13 +19,15 @@ from consolidation.decisions import recall_events
 from consolidation.forgetting_payloads import recalled_payloads
 from pipelines.graph.port import Reads, pages
 from pipelines.graph.rows import FoundNode
+from pipelines.ledger.command_notes import Progress
 from pipelines.ledger.ledger import Tail
 from pipelines.ledger.registry import Target
-from pipelines.work.catch_up import fold_again, fold_unserved
+from pipelines.work.catch_up import fold_unserved
 from pipelines.work.live import Decisions
 from pipelines.work.poison import PoisonPolicy
+from pipelines.work.recalled import fold_again
 from pipelines.work.runner import Runner
-from pipelines.work.services import MakeFold, Progress, Services, make_fold
+from pipelines.work.services import MakeFold, Services, make_fold
 from pipelines.work.stages import CONSOLIDATION, Stage, stages_before
 from projections.errors import GraphUnavailable
 from projections.events import PARTITION_KEY, Event

@@ -13,13 +13,13 @@ from typing import Any, Final, Protocol
 from pipelines.graph.memory import MemoryGraph
 from pipelines.graph.port import Graph, Reads, Transaction
 from pipelines.graph.rows import FoundEdge, FoundNode
+from pipelines.ledger.command_notes import Progress
 from pipelines.ledger.entries import LOST, Block, Entry
 from pipelines.proof.compare import same
-from pipelines.work.catch_up import fold_again, returning
 from pipelines.work.folds import Placed, StageFold
 from pipelines.work.poison import UNBRAKED, PoisonPolicy
+from pipelines.work.recalled import fold_again, returning
 from pipelines.work.runner import Runner
-from pipelines.work.services import Progress
 from pipelines.work.stages import CONSOLIDATION, ENRICHMENT, PROJECTION, stages_before
 from projections.errors import EntryHeldOut, GraphAhead, RecollectError
 from projections.events import is_system_event

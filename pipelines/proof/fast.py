@@ -19,23 +19,26 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pipelines.graph.reads.chains import ChainEvent, ChainReader, event_edges
+from pipelines.ledger.command_notes import Progress
 from pipelines.ledger.registry import Target
 from pipelines.proof.compare import Difference
-from pipelines.proof.report import LISTED, ProofReport, StageFinding
-from pipelines.proof.sums import (
-    NAMES,
-    POSITION,
+from pipelines.proof.ledger_sums import (
     Draw,
     Group,
     LedgerSide,
     LedgerSums,
     Task,
+)
+from pipelines.proof.report import LISTED, ProofReport, StageFinding
+from pipelines.proof.sums import (
+    NAMES,
+    POSITION,
     digest_text,
     edge_number,
     element_digest,
     placed,
 )
-from pipelines.work.services import Progress, Services
+from pipelines.work.services import Services
 from pipelines.work.stages import PROJECTION
 from projections.identity import Position, SessionKey, partition_of
 from projections.operations import Checkpoint

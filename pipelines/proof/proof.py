@@ -47,7 +47,7 @@ from pipelines.proof.report import (
     Unread,
     described,
 )
-from pipelines.work.catch_up import returning
+from pipelines.work.recalled import returning
 from pipelines.work.stages import STAGES
 from projections.errors import GraphUnavailable
 from projections.operations import Checkpoint, Key

@@ -24,6 +24,7 @@ from zlib import crc32
 from pipelines.graph.bulk import BulkFiles, write_files
 from pipelines.graph.memory import MemoryGraph
 from pipelines.graph.rows import FoundNode
+from pipelines.ledger.command_notes import Progress
 from pipelines.ledger.entries import Entry
 from pipelines.ledger.sealing import Opener
 from pipelines.local.private_files import open_private
@@ -34,7 +35,7 @@ from pipelines.proof.expected import BLOCK, LedgerFold, ReadLedger, blocks_betwe
 from pipelines.proof.report import EVERYTHING, LISTED, ProofReport, StageFinding, described
 from pipelines.proof.sums import READING, StoredSums, digest_text
 from pipelines.work.poison import PoisonPolicy
-from pipelines.work.services import Progress, Services, make_fold
+from pipelines.work.services import Services, make_fold
 from pipelines.work.settings import Settings
 from pipelines.work.stages import PROJECTION, STAGES
 from projections.errors import OperationFailed, RecollectError

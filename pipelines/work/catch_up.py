@@ -1,26 +1,22 @@
 """Fold what a graph is behind with: partitions up to the tails, and events that were recalled.
 
-A partition that no worker serves is folded here. The consolidation marks the tombstone of a
-recalled event, which then keeps nobody out any more; what is missing is what projection and
-enrichment make of the event, so its entry is folded once more through these. `recalling` does that
-for who asks; here it is done for a graph that is rebuilt, and for what was left behind. The mark
-stays, so whoever looks next goes on where this ended.
+A partition that no worker serves is folded here. Recalled events come back for who asks by
+`operations.restore`; here they do for a graph that is rebuilt, and where some were left behind.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator
 
 import structlog
 
 from consolidation.forgetting import EventKey
-from pipelines.graph.port import Graph, Reads
-from pipelines.ledger.entries import Block, Entry
+from pipelines.graph.port import Graph
+from pipelines.ledger.entries import Block
 from pipelines.ledger.ledger import Ledger, Tail
 from pipelines.ledger.registry import Target
 from pipelines.work.poison import UNBRAKED
+from pipelines.work.recalled import fold_again, returning
 from pipelines.work.runner import Runner
 from pipelines.work.services import Services, make_fold
 from pipelines.work.stages import (
@@ -32,41 +28,8 @@ from pipelines.work.stages import (
     stages_before,
 )
 from projections.errors import Fenced, Stopped
-from projections.schema import DEAD_LETTER, EVENT, FORGOTTEN
 
 logger = structlog.get_logger(__name__)
-
-AT_ONCE = 500
-"""Events; each is one transaction of a stage for every partition."""
-
-
-class FindEntries(Protocol):
-    """The ledger, as far as it is asked here."""
-
-    def find_many(self, keys: Sequence[EventKey]) -> Mapping[EventKey, Entry]:
-        """Entries by tenant and event id."""
-        ...
-
-
-def returning(graph: Reads, *, enriched: bool) -> list[EventKey]:
-    """Recalled events that a graph has not again, by key; those with a dead letter left out.
-
-    Args:
-        graph: which.
-        enriched: whether it has the second stage, without which none of them is whole.
-    """
-    marked = graph.find(FORGOTTEN.label, ("recalled",), [(True,)]).get((True,), [])
-    keys = [node.key for node in marked]
-    nodes = graph.nodes(EVENT.label, keys, ("importance_score",))
-    away = [
-        key
-        for key in keys
-        if (node := nodes.get(key)) is None
-        or not node.visible
-        or (enriched and node.values["importance_score"] is None)
-    ]
-    dead = graph.find(DEAD_LETTER.label, ("tenant", "event_id"), away)
-    return [(key[0], key[1]) for key in away if key not in dead]
 
 
 def missing(services: Services, target: Target) -> frozenset[EventKey]:
@@ -109,35 +72,6 @@ def _is_enriched(graph: Graph) -> bool:
 
 def _begun_before(graph: Graph) -> list[Stage]:
     return [s for s in stages_before(CONSOLIDATION) if graph.checkpoints(s.name)]
-
-
-def fold_again(
-    ledger: FindEntries, runners: Sequence[Runner], keys: Sequence[EventKey]
-) -> tuple[int, list[tuple[EventKey, str]]]:
-    """Fold the entries of events again, through the stages of some runners in their order.
-
-    Returns:
-        How many entries there were, and the events that could not be folded, each with the reason.
-    """
-    folded, failed = 0, []
-    left = iter(keys)
-    while some := list(islice(left, AT_ONCE)):
-        entries_by_key = ledger.find_many(some)
-        failed += [
-            (key, "its entry is not in the ledger") for key in some if key not in entries_by_key
-        ]
-        by_partition: dict[int, list[Entry]] = {}
-        for entry in entries_by_key.values():
-            by_partition.setdefault(entry.partition, []).append(entry)
-        named = {entry.position: key for key, entry in entries_by_key.items()}
-        for entries in by_partition.values():
-            entries.sort(key=lambda entry: entry.position)
-        for runner in runners:
-            for partition, entries in sorted(by_partition.items()):
-                for entry, reason in runner.refold(partition, entries):
-                    failed.append((named[entry.position], reason))
-        folded += len(entries_by_key)
-    return folded, failed
 
 
 def fold_partition(

@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     from pipelines.graph.client import GraphDriver
     from pipelines.models.loaded import Models
 
-Progress = Callable[[int, int | None, str], None]
-"""What a long piece of work calls with done, total (None: unknown) and what is being done."""
-
 
 def _new_graph() -> Graph:
     from pipelines.graph.memory import MemoryGraph

@@ -34,7 +34,7 @@ EVENTS = 6
 def large(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> Stack:
     """A graph of a few events that counts as large, and is folded in three shares."""
     monkeypatch.setattr(verifying, "CHILD_FROM_ENTRIES", 1)
-    monkeypatch.setattr("pipelines.proof.by_tenant.shares_of", lambda *given: 3)
+    monkeypatch.setattr(verifying, "shares_of", lambda *given: 3)
     take_in(stack, *TENANTS)
     return stack
 

@@ -14,9 +14,9 @@ import pytest
 
 from pipelines.graph.reads.chains import ChainEvent, ChainReader
 from pipelines.local import python_process
-from pipelines.proof import fast, sums
+from pipelines.proof import fast, ledger_sums
 from pipelines.proof import verify as verifying
-from pipelines.proof.sums import Task
+from pipelines.proof.ledger_sums import Task
 from pipelines.proof.verify import verify_sample
 from pipelines.work.settings import Settings
 from projections.identity import Position
@@ -41,7 +41,7 @@ def children(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
         Popen = staticmethod(start)
 
     monkeypatch.setattr(python_process, "subprocess", Subprocess)
-    monkeypatch.setattr(sums, "CHILD_FROM_ENTRIES", 1)
+    monkeypatch.setattr(ledger_sums, "CHILD_FROM_ENTRIES", 1)
     return started
 
 
@@ -141,7 +141,7 @@ def test_a_sample_of_a_graph_that_goes_on_says_nothing_wrong(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     projected(stack)
-    add_up = sums.LedgerSide.sums
+    add_up = ledger_sums.LedgerSide.sums
     looks = 0
 
     def overtaken(side: Any) -> Any:
@@ -158,7 +158,7 @@ def test_a_sample_of_a_graph_that_goes_on_says_nothing_wrong(
         return found
 
     look = fast.look
-    monkeypatch.setattr(sums.LedgerSide, "sums", overtaken)
+    monkeypatch.setattr(ledger_sums.LedgerSide, "sums", overtaken)
     monkeypatch.setattr(verifying, "look", after)
     assert verify_sample(stack.services, 1.0).ok
     assert looks == 2
@@ -169,10 +169,10 @@ def test_the_report_is_the_same_with_a_second_process(
 ) -> None:
     projected(stack)
     with monkeypatch.context() as patched:
-        patched.delattr(sums, "add_up")  # this process cannot have done it
+        patched.delattr(ledger_sums, "add_up")  # this process cannot have done it
         with_child = report_of(stack)
     assert [child.returncode is not None for child in children] == [True]
-    monkeypatch.setattr(sums, "CHILD_FROM_ENTRIES", 10**9)
+    monkeypatch.setattr(ledger_sums, "CHILD_FROM_ENTRIES", 10**9)
     assert report_of(stack) == with_child
     assert len(children) == 1
     assert with_child["system_events"] == 1
@@ -212,7 +212,7 @@ def test_a_child_ends_when_its_parent_is_gone() -> None:
         )
         task = Task({0: Position(0, 0)}, 1, {}, frozenset())
         child = subprocess.Popen(
-            python_process.task_command(sums.__name__),
+            python_process.task_command(ledger_sums.__name__),
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
         )

@@ -20,10 +20,11 @@ from pipelines.ledger.ledger import Appended
 from pipelines.operations.dead_letters import retry
 from pipelines.operations.passes.run import CommunitySettings, Pass
 from pipelines.work import enriching, poison
-from pipelines.work.catch_up import fold_again, fold_partition, returning
+from pipelines.work.catch_up import fold_partition
 from pipelines.work.folds import StageFold
 from pipelines.work.live import Decisions, LiveRunner
 from pipelines.work.poison import UNBRAKED
+from pipelines.work.recalled import fold_again, returning
 from pipelines.work.runner import Runner
 from pipelines.work.services import make_fold
 from pipelines.work.stages import CONSOLIDATION, STAGES, Stage, stages_before

@@ -11,7 +11,7 @@ from enrichment.causality import WINDOW
 from enrichment.names import canonical_name, entity_id
 from enrichment.similarity import CAP
 from pipelines.operations.dead_letters import retry
-from pipelines.work.catch_up import fold_again
+from pipelines.work.recalled import fold_again
 from pipelines.work.services import make_fold
 from pipelines.work.stages import CONSOLIDATION
 from projections.events import Event

@@ -32,11 +32,11 @@ from typing import Any, NamedTuple, Protocol
 import orjson
 
 from enrichment.text import clean_text, event_text
+from pipelines.ledger.command_notes import Progress
 from pipelines.ledger.entries import Entry
 from pipelines.ledger.ledger import Tail
 from pipelines.ledger.sealing import is_withheld, sealed_by
 from pipelines.operations.imports import KEPT_PROBLEMS
-from pipelines.work.services import Progress
 from projections.errors import OperationFailed, UndecodableEntry
 from projections.events import PARTITION_KEY, Event, encode_event, is_system_event, timestamp_text
 from projections.identity import START, Position, partition_of

@@ -32,8 +32,8 @@ import orjson
 
 from pipelines.graph.port import Graph
 from pipelines.graph.rows import RETRIEVED, FoundEdge, FoundNode, wire_id
+from pipelines.ledger.command_notes import Progress
 from pipelines.operations.export.events import EXPORTING, ExportReport
-from pipelines.work.services import Progress
 from projections.events import timestamp_text
 from projections.operations import Key
 from projections.schema import (

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple, cast
 
+from pipelines.ledger.command_notes import Progress
 from pipelines.local.private_files import written_whole
 from pipelines.operations.export.events import (
     ExportReport,
@@ -19,7 +20,7 @@ from pipelines.operations.export.events import (
     transcript,
 )
 from pipelines.operations.export.graph import graphml, prov_json
-from pipelines.work.services import Progress, Services
+from pipelines.work.services import Services
 from projections.errors import InvalidInput, OperationFailed
 
 STANDARD_OUTPUT: Final = Path("-")
