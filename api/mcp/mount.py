@@ -79,8 +79,7 @@ def _made(app: ASGIApp, max_bytes: int) -> StreamableHTTPSessionManager:
     import httpx2
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
-    from api.mcp.server import make_server
-    from api.mcp.stdio import client_name
+    from api.mcp.server import client_name, make_server
     from api.mcp.tool_call import TIMEOUTS, Asking, Call, Defaults
 
     async def admitted(scope: Scope, receive: Receive, send: Send) -> None:

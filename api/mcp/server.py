@@ -8,14 +8,18 @@ an answer stands for, as `recollect://kind/id`.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from importlib.metadata import version
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, unquote
 
+import anyio
+import httpx2
 import orjson
 from mcp.server.caching import CacheHint
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     INTERNAL_ERROR,
@@ -42,7 +46,19 @@ from mcp_types import (
 )
 from pydantic import ValidationError
 
-from api.mcp.tool_call import EVENTS, JSON_TYPE, MARKDOWN_TYPE, MAX_RULES, WAIT_MS, Call, Unanswered
+from api.dependencies import TENANT_HEADER
+from api.mcp.tool_call import (
+    EVENTS,
+    JSON_TYPE,
+    MARKDOWN_TYPE,
+    MAX_RULES,
+    TIMEOUTS,
+    WAIT_MS,
+    Asking,
+    Call,
+    Defaults,
+    Unanswered,
+)
 from api.mcp.tools import TOOLS, Row
 
 MAX_ARGUMENT_CHARACTERS: Final = 8_192
@@ -413,3 +429,38 @@ async def _get_prompt(context: Context, params: GetPromptRequestParams) -> GetPr
         raise MCPError(INVALID_PARAMS, _shown(rule))
     message = PromptMessage(role="user", content=TextContent(text=prompt_text(wording, given)))
     return GetPromptResult(description=wording.text, messages=[message])
+
+
+def client_name(context: Context) -> str:
+    """What the program calls itself that calls; empty: it does not say."""
+    told = context.session.client_params
+    return "" if told is None else told.client_info.name
+
+
+def serve(url: str, key: str | None, tenant: str | None, defaults: Defaults) -> None:
+    """Serve over standard input and output, for a client that starts it, until the input ends.
+
+    A running API is asked. Nothing but the protocol is written to standard output.
+
+    Args:
+        url: of the API.
+        key: sent as a bearer token; None: none is needed.
+        tenant: that a key of all tenants is used for; None: the key's.
+        defaults: who asks, and where.
+    """
+    anyio.run(partial(_serve, url, key, tenant, defaults=defaults))
+
+
+async def _serve(url: str, key: str | None, tenant: str | None, defaults: Defaults) -> None:
+    headers = {} if key is None else {"authorization": f"Bearer {key}"}
+    if tenant is not None:
+        headers[TENANT_HEADER] = tenant
+    async with httpx2.AsyncClient(base_url=url, headers=headers, timeout=TIMEOUTS) as client:
+        api = Asking(client)
+
+        def call_of(context: Context) -> Call:
+            return Call(api, defaults, client_name(context))
+
+        server = make_server(call_of)
+        async with stdio_server() as (read_stream, write_stream):
+            await server.run(read_stream, write_stream, server.create_initialization_options())

@@ -257,4 +257,4 @@ def serve_tools(
         session_id: where; None: one for each agent, user and day.
     """
     defaults = _of_api("mcp.tool_call", "Defaults")(agent_id, user_id, session_id)
-    _of_api("mcp.stdio", "serve")(place.url, place.key, tenant, defaults)
+    _of_api("mcp.server", "serve")(place.url, place.key, tenant, defaults)
