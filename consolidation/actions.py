@@ -294,17 +294,14 @@ def argument_lines(text: str) -> dict[str, list[str]]:
     return arguments
 
 
-def ancestors(
-    event: SourceEvent, by_id: Mapping[str, SourceEvent], stop: Iterable[str] = ()
-) -> Iterator[SourceEvent]:
+def ancestors(event: SourceEvent, by_id: Mapping[str, SourceEvent]) -> Iterator[SourceEvent]:
     """The causes of an event within an episode, and theirs, nearest first, each once.
 
     Args:
         event: where to begin; it is not among them.
         by_id: the events of the episode.
-        stop: ids of events whose causes are not asked for, and which are left out.
     """
-    seen = {event.event_id, *stop}
+    seen = {event.event_id}
     level = [event]
     while level:
         above: list[SourceEvent] = []

@@ -135,9 +135,7 @@ class Retrievals(NamedTuple):
     at_ms: int
 
 
-def retrieval_count(
-    stored: Retrievals | None, now_ms: int, decay_per_day: float = LINK_DECAY_PER_DAY
-) -> float:
+def retrieval_count(stored: Retrievals | None, now_ms: int) -> float:
     """What a stored count is worth now; 0 when there is none.
 
     A moment before the latest retrieval sees the count as of that retrieval: what it was before
@@ -146,17 +144,15 @@ def retrieval_count(
     if stored is None:
         return 0.0
     age_days = max(0, now_ms - stored.at_ms) / DAY_MS
-    return stored.weight * exp(-decay_per_day * age_days)
+    return stored.weight * exp(-LINK_DECAY_PER_DAY * age_days)
 
 
-def retrieved(
-    stored: Retrievals | None, added: Retrievals, decay_per_day: float = LINK_DECAY_PER_DAY
-) -> Retrievals:
+def retrieved(stored: Retrievals | None, added: Retrievals) -> Retrievals:
     """A stored count and what is added to it, as of the later of the two.
 
     A single retrieval is `Retrievals(1.0, at_ms)`. With the same numbers as Cypher expressions it
     is one SET, so that a block adds to an edge without reading it.
     """
     at_ms = added.at_ms if stored is None else max(stored.at_ms, added.at_ms)
-    counts = [retrieval_count(retrievals, at_ms, decay_per_day) for retrievals in (stored, added)]
+    counts = [retrieval_count(retrievals, at_ms) for retrievals in (stored, added)]
     return Retrievals(sum(counts), at_ms)

@@ -17,7 +17,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Final, NamedTuple
 
 from consolidation.decay import (
-    LINK_DECAY_PER_DAY,
     Retrievals,
     effective_confidence,
     retrieval_count,
@@ -391,7 +390,6 @@ def expiring_facts(
     facts: Iterable[RetainedFact],
     policy: RetentionPolicy,
     now_ms: int,
-    decay_per_day: float = LINK_DECAY_PER_DAY,
 ) -> list[FactKey]:
     """Keys of the facts to expire, sorted: they ended, and hardly anything speaks for them.
 
@@ -405,9 +403,7 @@ def expiring_facts(
         and not fact.expired
         and fact.valid_to_ms is not None
         and fact.valid_to_ms <= now_ms
-        and effective_confidence(
-            fact.confidence, retrieval_count(fact.retrievals, now_ms, decay_per_day)
-        )
+        and effective_confidence(fact.confidence, retrieval_count(fact.retrievals, now_ms))
         < policy.fact_min_confidence
     )
 

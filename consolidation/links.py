@@ -157,19 +157,18 @@ def session_profile(events: Sequence[SourceEvent]) -> SessionProfile:
 
 
 def rare_entities(
-    entities: Mapping[str, str], session_counts: Mapping[str, int], rare: int = RARE_SESSIONS
+    entities: Mapping[str, str], session_counts: Mapping[str, int]
 ) -> tuple[RareEntity, ...]:
     """The entities of one session that few others know, by id.
 
     Args:
         entities: `SessionProfile.entities`.
         session_counts: by entity id, how many sessions of the tenant mention it, this one included.
-        rare: how many are few.
     """
     return tuple(
         RareEntity(key, entities[key], session_counts[key])
         for key in sorted(entities.keys() & session_counts.keys())
-        if 1 <= session_counts[key] <= rare
+        if 1 <= session_counts[key] <= RARE_SESSIONS
     )
 
 
@@ -177,7 +176,6 @@ def session_traits(
     tenant: str,
     profile: SessionProfile,
     session_counts: Mapping[str, int],
-    rare: int = RARE_SESSIONS,
 ) -> SessionTraits:
     """What one session is compared by, among the others; see `rare_entities`."""
     return SessionTraits(
@@ -185,7 +183,7 @@ def session_traits(
         session_id=profile.session_id,
         ended_at_ms=profile.ended_at_ms,
         user_ids=profile.user_ids,
-        entities=rare_entities(profile.entities, session_counts, rare),
+        entities=rare_entities(profile.entities, session_counts),
         failures=profile.failures,
         failing=profile.failing,
         changes=profile.changes,
@@ -195,19 +193,19 @@ def session_traits(
     )
 
 
-def session_links(
-    session: SessionTraits, candidates: Iterable[SessionTraits], most: int = MAX_LINKS
-) -> list[SessionLink]:
+def session_links(session: SessionTraits, candidates: Iterable[SessionTraits]) -> list[SessionLink]:
     """The sessions that a session belongs together with, the best first.
 
     Args:
         session: whose links they are.
         candidates: sessions that share a rare entity with it or failed with one of its tools, in
             any order; itself, other tenants' and other users' are passed over.
-        most: how many links; at most one for each reason to each session, and one cause of each
-            failure.
+
+    Returns:
+        At most MAX_LINKS; at most one for each reason to each session, and one cause of each
+        failure.
     """
-    return best_links(link_candidates(session, candidates), most)
+    return best_links(link_candidates(session, candidates))
 
 
 def link_candidates(
@@ -223,8 +221,8 @@ def link_candidates(
                 yield LinkCandidate(link, other.ended_at_ms)
 
 
-def best_links(candidates: Iterable[LinkCandidate], most: int = MAX_LINKS) -> list[SessionLink]:
-    """Those that are kept, the best first.
+def best_links(candidates: Iterable[LinkCandidate]) -> list[SessionLink]:
+    """Those that are kept, the best first, at most MAX_LINKS.
 
     Of equal scores those with a resolution come first, then those that ended last, then by id.
     """
@@ -235,8 +233,8 @@ def best_links(candidates: Iterable[LinkCandidate], most: int = MAX_LINKS) -> li
         unresolved = link.resolution_event_id is None
         rank = (-link.score, unresolved, -ended_at_ms, link.session_id)
         ranked[link.reason].append((rank, link))
-    causes = _of_each_failure(sorted(ranked[CAUSE]))[: min(MAX_CAUSES, most)]
-    most -= len(causes)
+    causes = _of_each_failure(sorted(ranked[CAUSE]))[:MAX_CAUSES]
+    most = MAX_LINKS - len(causes)
     first, second = (sorted(ranked[reason]) for reason in LIKENESSES)
     of_first = max(most - most // 2, most - len(second))
     best = first[:of_first]

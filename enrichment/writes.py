@@ -319,7 +319,7 @@ def _changed(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def _subject(event: Event, verb: _Verb, fields: Mapping[str, Any]) -> Record | None:
     ids = id_keys(fields)
-    chosen = _chosen_id(ids, verb, fields)
+    chosen = _chosen_id(ids, verb)
     if chosen is not None:
         key, noun = chosen
         container = next((n for n in sorted(verb.nouns) if noun is None), None)
@@ -363,9 +363,7 @@ def _named_by_key(verb: _Verb, fields: Mapping[str, Any]) -> Record | None:
     return None
 
 
-def _chosen_id(
-    ids: Sequence[tuple[str, str | None]], verb: _Verb, fields: Mapping[str, Any]
-) -> tuple[str, str | None] | None:
+def _chosen_id(ids: Sequence[tuple[str, str | None]], verb: _Verb) -> tuple[str, str | None] | None:
     if len(ids) < 2 or ids[0][0] == "id":
         return ids[0] if ids else None
     told = [(key, noun) for key, noun in ids if noun and noun.rsplit("_", 1)[-1] in verb.nouns]

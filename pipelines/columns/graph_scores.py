@@ -157,21 +157,19 @@ def blended_scores(scores: Array, confidences: Array, others_share: float) -> Ar
 
 
 DAMPING: Final = 0.85
+"""Probability of a walk to go on along a way."""
 MAX_ITERATIONS: Final = 50
+"""Of the power iteration, which ends earlier when nothing moves."""
 TOLERANCE: Final = 1e-8
 
 
-def personalised_pagerank(
-    seeds: Array, ways: Ways, *, damping: float = DAMPING, max_iterations: int = MAX_ITERATIONS
-) -> Array:
+def personalised_pagerank(seeds: Array, ways: Ways) -> Array:
     """Scores that sum to 1, a place for each node; zeros without a seed above 0.
 
     Args:
         seeds: how likely a walk starts there, scaled to sum to 1; negative ones count 0.
         ways: that it may take, with one column of weights; those of 0 and below count nothing, nor
             do loops, and parallel ones add up.
-        damping: probability to go on along a way, 0 to below 1.
-        max_iterations: of the power iteration, which ends earlier when nothing moves.
     """
     start = numpy.maximum(seeds, 0.0)
     total = start.sum()
@@ -183,10 +181,10 @@ def personalised_pagerank(
     out = numpy.bincount(here, weights, minlength=len(start))
     shares = weights / out[here]
     scores = start
-    for _ in range(max_iterations):
+    for _ in range(MAX_ITERATIONS):
         passed = numpy.bincount(there, scores[here] * shares, minlength=len(start))
         stranded = scores[out == 0].sum()  # nowhere to go: back to the seeds
-        following = (1 - damping + damping * stranded) * start + damping * passed
+        following = (1 - DAMPING + DAMPING * stranded) * start + DAMPING * passed
         moved = float(numpy.abs(following - scores).sum())
         scores = following
         if moved < TOLERANCE:

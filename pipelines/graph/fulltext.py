@@ -21,10 +21,6 @@ MIN_PREFIX_CHARACTERS: Final = 3
 """Of a word that may be the beginning of another one: two would begin half of all names."""
 
 # A question of stop words alone asks for nothing, so that all of the tenant would do: at score 0.
-FOUND: Final = (
-    "CALL db.index.fulltext.queryNodes('{index}', ${parameter}, {{limit: ${limit}}}) "
-    "YIELD node AS {variable}, score WHERE {variable}.tenant = $tenant AND score > 0"
-)
 
 _WORD = re.compile(r"\w+(?:['\u2019.@:/+-]\w+)*")
 _SIGNS = re.compile(r'([+\-&|!(){}\[\]^"~*?:\\/<>=.@\'\u2019])')
@@ -41,12 +37,11 @@ def escaped(word: str) -> str:
     return _SIGNS.sub(r"\\\1", word.lower())
 
 
-def found_text(
-    row: NodeRow, variable: str, *, parameter: str = "words", limit: str = "most"
-) -> str:
-    """Cypher of a variable for the nodes of $tenant, and `score`; `AND` may follow it."""
-    return FOUND.format(
-        index=fulltext_index(row), variable=variable, parameter=parameter, limit=limit
+def found_text(row: NodeRow, variable: str, *, limit: str = "most") -> str:
+    """Cypher for nodes of $tenant that hold $words, and `score`; `AND` may follow it."""
+    return (
+        f"CALL db.index.fulltext.queryNodes('{fulltext_index(row)}', $words, {{limit: ${limit}}}) "
+        f"YIELD node AS {variable}, score WHERE {variable}.tenant = $tenant AND score > 0"
     )
 
 

@@ -166,7 +166,7 @@ def edge_changes(
         elif does is None and should is not None:
             yield _edge_change("missing", row, should, ())
         elif should is not None and does is not None:
-            fields = _copies_differ(row, properties, should, does)
+            fields = _copies_differ(properties, should, does)
             if fields:
                 yield _edge_change("different", row, should, does, fields=fields)
 
@@ -215,7 +215,6 @@ def _changes(
 
 
 def _copies_differ(
-    row: EdgeRow,
     properties: Sequence[Property],
     expected: Sequence[FoundEdge],
     held: Sequence[FoundEdge],

@@ -17,7 +17,7 @@ from pipelines.columns.windows import NEIGHBOUR_STEPS
 from pipelines.graph.client import SERVER_VERSION
 from pipelines.graph.fulltext import found_text, lucene_query
 from pipelines.graph.reader import GraphRead
-from pipelines.graph.reads.events import NEWEST, OF_SESSION
+from pipelines.graph.reads.events import OF_SESSION
 from pipelines.graph.reads.facts import (
     ENTITY_COLUMNS,
     IS_KNOWN,
@@ -116,12 +116,13 @@ WITH e, 2 * found - 1 AS score WHERE e.tenant = $tenant AND {stands(EVENT, "e")}
 {_KEPT}""",
 }
 """By whether the index searches within the tenant (Neo4j 2026) or not (5.26)."""
+_NEWEST_IN_SESSION: Final = ", ".join(f"e.{name} DESC" for name in EVENT.indexes[0])
 _SESSION_COLUMNS = f"""
 RETURN collect([e.event_id, e.occurred_at.epochMillis, {IMPORTANCE}, e.user_id, e.agent_id]) AS rows
 """
 SESSION_EVENTS: Final = f"""
 {OF_SESSION}
-WITH e ORDER BY {NEWEST} LIMIT {CONTEXT_EVENTS}
+WITH e ORDER BY {_NEWEST_IN_SESSION} LIMIT {CONTEXT_EVENTS}
 WITH e WHERE {SHOWN}
 {_SESSION_COLUMNS}
 """

@@ -43,7 +43,6 @@ MATCH (e:{EVENT.label})
 USING INDEX e:{EVENT.label}({", ".join(EVENT.indexes[0])})
 WHERE e.tenant = $tenant AND e.session_id = $session_id
   AND e.occurred_at IS NOT NULL AND e.event_id IS NOT NULL"""
-NEWEST: Final = ", ".join(f"e.{name} DESC" for name in EVENT.indexes[0])
 
 
 def _edges_between(rows: Sequence[EdgeRow]) -> str:

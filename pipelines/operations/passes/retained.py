@@ -147,12 +147,10 @@ def _protectable(
     return {key[1] for key, degree in degrees.items() if degree >= protected}
 
 
-def alike_events(
-    graph: Reads, tenant: str, *, until_ms: int, least: int, page: int = SIMILAR_AT_ONCE
-) -> Iterator[list[Alike]]:
+def alike_events(graph: Reads, tenant: str, *, until_ms: int, least: int) -> Iterator[list[Alike]]:
     """Events with at least so many SIMILAR_TO that occurred until a moment, page by page."""
     linked = _linked(graph, tenant, until_ms, least)
-    while nodes := list(islice(linked, page)):
+    while nodes := list(islice(linked, SIMILAR_AT_ONCE)):
         yield _alike(graph, nodes)
 
 
@@ -215,11 +213,13 @@ def _aged(node: FoundNode) -> Aged:
 
 
 def shown_entities(
-    graph: Reads, tenant: str, *, now_ms: int, confidence: float, page: int = ENTITIES_AT_ONCE
+    graph: Reads, tenant: str, *, now_ms: int, confidence: float
 ) -> Iterator[list[ShownEntity]]:
     """Entities by id, each with its facts that ended and have less confidence, page by page."""
     names = ("access_count", "status", "status_decided_at")
-    for nodes in pages(graph, ENTITY.label, ENTITY.key, (tenant,), properties=names, size=page):
+    for nodes in pages(
+        graph, ENTITY.label, ENTITY.key, (tenant,), properties=names, size=ENTITIES_AT_ONCE
+    ):
         visible = [node for node in nodes if node.visible]
         keys = [node.key for node in visible]
         degrees = [graph.degrees(type_, keys, by=by) for type_, by in _EDGES_OF_ENTITIES.items()]
