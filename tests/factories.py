@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from pipelines.ledger.entries import Block, Entry
-from projections.events import Event, encode_event, event_partition
+from projections.events import Event, encode_event
 from projections.identity import Position
 
 START_MS = 1_770_000_000_000
@@ -136,14 +136,6 @@ def blocks(entries: Sequence[Entry], size: int) -> Iterator[Block]:
     for first in range(0, len(entries), size):
         part = tuple(entries[first : first + size])
         yield Block(part[0].partition, part)
-
-
-def by_partition(events: Iterable[Event], partitions: int) -> dict[int, list[Event]]:
-    """Events by the partition they belong to, in their order."""
-    found: dict[int, list[Event]] = {}
-    for made in events:
-        found.setdefault(event_partition(made, partitions), []).append(made)
-    return found
 
 
 def partly(model: type[M], **fields: Any) -> M:

@@ -23,7 +23,7 @@ from pipelines.local.shared_server import end_broken
 from pipelines.models.loaded import require_models
 from pipelines.observe import logs
 from pipelines.operations.api import serve_api
-from pipelines.work.deciding import Decider
+from pipelines.operations.decider import Decider
 from pipelines.work.services import Services, require_edition
 from pipelines.work.settings import Settings
 from pipelines.work.stage_threads import LOOK, StageThreads

@@ -124,7 +124,7 @@ CONSOLIDATION: Final = Stage(
     # A decision is up to 121 KiB.
     batch_size=attrgetter("consolidation_batch_size"),
     rebuild_batch_size=lambda settings: 5 * settings.consolidation_batch_size,
-    beside="pipelines.work.deciding:attach_decider",
+    beside="pipelines.operations.decider:attach_decider",
     metrics=(
         "reflection_triggers_total",
         "reconsolidation_runs_total",

@@ -17,12 +17,12 @@ from consolidation.payloads import Trait, TraitKind, TraitsDecided
 from pipelines.ledger.command_notes import Rebuilding
 from pipelines.local.servers import Neo4jServer, ValkeyServer
 from pipelines.operations.archive import archive
+from pipelines.operations.decider import Decider
 from pipelines.operations.demo import FAILURE, scenario_path
 from pipelines.operations.erase import seal_tenant
 from pipelines.operations.formats.table import event_items
 from pipelines.operations.imports import import_events
 from pipelines.operations.sources import Source
-from pipelines.work.deciding import Decider
 from pipelines.work.services import make_fold
 from pipelines.work.settings import ApiKey
 from pipelines.work.stages import CONSOLIDATION

@@ -29,7 +29,7 @@ from tests.servers import emptied_neo4j, emptied_valkey
 pytestmark = pytest.mark.integration
 
 OPTIONS = {"partitions": PARTITIONS, "id_buckets": 64}
-WHY, WHAT, RELATED = QUESTIONS
+WHY, WHAT, _ = QUESTIONS
 EVIDENCE = re.compile(r"- \d\d:\d\d:\d\d .+ \[e\d+\]")
 
 

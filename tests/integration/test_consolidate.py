@@ -21,10 +21,9 @@ from pipelines.ledger.epoch import PassLease
 from pipelines.ledger.registry import Target
 from pipelines.local.servers import Neo4jServer
 from pipelines.operations.consolidate import ConsolidationReport, consolidate, planned_forgetting
+from pipelines.operations.decider import Decider, Due
 from pipelines.operations.passes.scopes import PassScope, changed
 from pipelines.proof.verify import verify
-from pipelines.work import deciding
-from pipelines.work.deciding import Decider, Due
 from pipelines.work.folds import StageFold
 from pipelines.work.runner import Runner
 from projections.errors import PassUnderWay, Stopped
@@ -302,7 +301,7 @@ def test_quiet_is_a_reason_if_anything_came_and_all_of_it_is_folded(
     live: Consolidated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After an import, or the last event of a session; and once for what came, not again."""
-    monkeypatch.setattr(deciding, "QUIET_S", 0.0)
+    monkeypatch.setattr("pipelines.operations.decider.QUIET_S", 0.0)
     look(live)
     with decider(live) as quiet:
         assert quiet.due() is None, "nothing came"
@@ -311,7 +310,7 @@ def test_quiet_is_a_reason_if_anything_came_and_all_of_it_is_folded(
         live.stack.append(event(91, at=910, session_id="session-9"))
         assert quiet.due() is None, "it is not folded yet"
     look(live)
-    monkeypatch.setattr(deciding, "QUIET_S", 60.0)
+    monkeypatch.setattr("pipelines.operations.decider.QUIET_S", 60.0)
     live.take_in(event(92, at=920, session_id="session-9"))
     with decider(live) as busy:
         assert busy.due() is None, "something came right now"
@@ -322,8 +321,8 @@ def test_a_pass_in_quiet_times_sees_what_came_and_is_not_begun_again(
 ) -> None:
     look(live)
     live.take_in(event(90, at=900, session_id="session-9"))
-    monkeypatch.setattr(deciding, "QUIET_S", 0.0)
-    monkeypatch.setattr(deciding, "_PASS_SHARE", 0)
+    monkeypatch.setattr("pipelines.operations.decider.QUIET_S", 0.0)
+    monkeypatch.setattr("pipelines.operations.decider._PASS_SHARE", 0)
     with decider(live) as one, Workers(live):
         one.begin()
         wait_until(lambda: not one.is_busy, "the pass ends", 60)

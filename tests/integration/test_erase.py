@@ -23,6 +23,7 @@ from pipelines.operations import erase
 from pipelines.operations.archive import archive
 from pipelines.operations.backup import backup
 from pipelines.operations.consolidate import consolidate
+from pipelines.operations.decider import Decider
 from pipelines.operations.export.events import Format, Selection
 from pipelines.operations.export.run import export
 from pipelines.operations.rebuild import rebuild
@@ -32,7 +33,6 @@ from pipelines.operations.traces import traces
 from pipelines.proof import verify as proof_of
 from pipelines.proof.report import ProofReport
 from pipelines.proof.verify import verify
-from pipelines.work.deciding import Decider
 from projections.errors import OperationFailed, SubjectErased
 from projections.events import timestamp_ms
 from projections.identity import START

@@ -14,7 +14,7 @@ from pipelines.graph.memory_graphs import note_folding, require_whole
 from pipelines.graph.port import Graph
 from pipelines.ledger.epoch import PassLease
 from pipelines.ledger.registry import Target
-from pipelines.work.deciding import Decider
+from pipelines.operations.decider import Decider
 from pipelines.work.services import Services
 from pipelines.work.settings import Settings
 from pipelines.work.stage_threads import DECIDED, StageThreads

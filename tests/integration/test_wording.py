@@ -23,9 +23,9 @@ from pipelines.models.llm import FAILURES, ChatModel
 from pipelines.observe import metrics
 from pipelines.operations import erase
 from pipelines.operations.consolidate import consolidate, make_words, redecide
+from pipelines.operations.decider import Decider
 from pipelines.operations.passes.deciding import Words
 from pipelines.proof.verify import verify
-from pipelines.work.deciding import Decider
 from projections.events import Event
 from projections.schema import COMMUNITY, EVENT, SUMMARY
 from tests.factories import NOW_MS, START_MS, event
