@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy
 
-from pipelines.columns.records import Array
+from pipelines.columns.tables import Array
 
 NEIGHBOUR_STEPS: Final = 3
 """Events to either side that count as context: an answer stands beside its question."""
