@@ -43,6 +43,7 @@ from projections.errors import (
     UnknownTarget,
     was_interrupted,
 )
+from projections.events import TENANT
 
 if TYPE_CHECKING:
     from pipelines.work.services import Services
@@ -273,6 +274,7 @@ def command(
         def run(**values: Any) -> None:
             common = {option: values.pop(option) for option, _, _ in shared}
             invocation = Invocation(**common, folds=folds)
+            require_tenant(values.get("tenant"))
             try:
                 code = function(invocation, **values)
             except RecollectError as error:
@@ -306,6 +308,16 @@ def command(
         return function
 
     return register
+
+
+def require_tenant(name: str | None) -> None:
+    """See that what --tenant names can be a tenant: under any other name nothing would be found.
+
+    Raises:
+        typer.BadParameter: it cannot.
+    """
+    if name is not None and TENANT.fullmatch(name) is None:
+        raise typer.BadParameter(f"matches ^{TENANT.pattern}$", param_hint="--tenant")
 
 
 def stage_named(name: str, option: str) -> Stage:

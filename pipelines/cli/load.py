@@ -35,8 +35,13 @@ def load(
     seed: Annotated[
         int, typer.Option("--seed", min=0, help="of what they say; each gives sessions of its own")
     ] = 1,
-    tenant: Annotated[
-        str, typer.Option("--tenant", help="tenant whose memory it becomes; - for that of the key")
+    whose: Annotated[
+        str,
+        typer.Option(
+            "--tenant",
+            metavar="TENANT",
+            help="tenant whose memory it becomes; - for that of the key",
+        ),
     ] = "load",
     patience_s: Annotated[
         float,
@@ -63,7 +68,7 @@ def load(
         agents=agents,
         users=users,
         seed=seed,
-        tenant=None if tenant == "-" else tenant,
+        tenant=None if whose == "-" else whose,
         patience_s=patience_s,
     )
     with invocation.progress() as progress:

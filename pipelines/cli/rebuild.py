@@ -39,7 +39,14 @@ Tenant = Annotated[
     str | None,
     typer.Option("--tenant", help="tenant of --session (default: default); alone, all of it"),
 ]
-StageName = Annotated[str | None, typer.Option("--stage", help="of this stage only")]
+StageName = Annotated[
+    str | None,
+    typer.Option(
+        "--stage",
+        callback=lambda name: name and stage_named(name, "--stage").name,
+        help="of this stage only",
+    ),
+]
 Letter = Annotated[
     str | None, typer.Argument(help="STAGE/PARTITION/SEQ as `list` prints it", metavar="LETTER")
 ]
