@@ -13,6 +13,7 @@ from rich.console import Console
 from pipelines.cli.invocation import Invocation, command, settings_of
 from pipelines.cli.outcome import FAILED, OK
 from pipelines.cli.rendering import show_difference_of
+from pipelines.graph.client import connect_neo4j
 from pipelines.local import services as supervised
 from pipelines.local import workers
 from pipelines.local.data_folder import LocalState, read_state
@@ -320,5 +321,7 @@ def move(
 ) -> None:
     """Tell where a target's server is now; the graph in it stays the same."""
     registry = invocation.services.targets
-    registry.register(replace(registry.get(name), uri=uri))
+    moved = replace(registry.get(name), uri=uri)
+    connect_neo4j(uri, invocation.settings).close()  # what is no address would stop every command
+    registry.register(moved)
     invocation.answer({"name": name, "uri": uri}, lambda out: out.print(f"{name} is at {uri} now"))

@@ -305,6 +305,9 @@ def test_targets_are_activated_moved_and_dropped(recollect: Recollect) -> None:
     refused = recollect("status")
     assert refused.returncode == 2
     assert "recollect targets move blue" in refused.stderr
+    for uri in ("127.0.0.1:7687", "http://graph:7474"):
+        assert recollect("targets", "move", "blue", uri).returncode == 2
+    assert recollect("targets", "move", "blue", "bolt://127.0.0.1:3").returncode == 0
 
 
 @pytest.mark.parametrize("form", [(), ("--json",)])
