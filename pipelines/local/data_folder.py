@@ -28,7 +28,7 @@ from pipelines.local.private_files import (
     write_private,
 )
 from pipelines.local.processes import is_alive, wait_until
-from projections.errors import OperationFailed
+from projections.errors import ConfigurationError, OperationFailed
 
 NEO4J = "neo4j"
 """Every Neo4j of a data folder: they have one password. The name of its user, too."""
@@ -48,11 +48,18 @@ _TARGET_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,30}")
 
 
 def run_dir(data_dir: Path) -> Path:
-    """Folder of locks, ports, state and passwords; readable by the user only."""
+    """Folder of locks, ports, state and passwords; readable by the user only.
+
+    Raises:
+        ConfigurationError: there cannot be such a folder.
+    """
     folder = Path(data_dir).absolute()
-    if not folder.exists():
-        private_folder(folder)
-    return private_folder(folder / "run")
+    try:
+        if not folder.exists():
+            private_folder(folder)
+        return private_folder(folder / "run")
+    except OSError as error:
+        raise ConfigurationError(reason=f"data_dir: {folder}: {error.strerror}") from None
 
 
 def close_data_folder(data_dir: Path) -> None:

@@ -347,6 +347,7 @@ def test_a_graph_that_is_away_is_exit_3_and_the_rest_is_told(redis_url: str) -> 
         ("seal", "--tenant", "Acme Ltd"),
         ("erase", "--tenant", "", "--user", "ann"),
         ("consolidate", "--tenant", "*"),
+        ("up", "--data", "README.md"),
         ("status", "--bogus"),
         ("bogus",),
     ],
