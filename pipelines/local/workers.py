@@ -348,11 +348,11 @@ class HolderStart:
         Raises:
             OperationFailed: it ended, or was not ready in time; with the end of its log.
         """
-        if self._process is not None:
+        if (process := self._process) is not None:
             wait_detached(
-                self._process,
+                process,
                 logs=self._logs,
-                is_ready=lambda: read_holder(self._data_dir) is not None,
+                is_ready=lambda: self._is_ready(process),
                 timeout_s=2 * START_TIMEOUT_S,
                 what="workers and API",
             )
@@ -360,6 +360,16 @@ class HolderStart:
         if state is None:
             raise OperationFailed(reason="workers and API were stopped while they started")
         return state
+
+    def _is_ready(self, process: subprocess.Popen[bytes]) -> bool:
+        """Whether all is healthy. Ours ends where another was begun before it: that is awaited."""
+        if process.poll() is not None:
+            lock = holder_lock(self._data_dir)
+            wait_until(
+                lambda: read_holder(self._data_dir) is not None or not is_locked(lock),
+                START_TIMEOUT_S,
+            )
+        return read_holder(self._data_dir) is not None
 
     def cancel(self) -> None:
         """End it again, if it was begun here."""

@@ -325,6 +325,15 @@ def test_what_an_up_began_that_was_killed_while_it_waited_is_stopped(tmp_path: P
     assert not begun.run("down")["stopped"]
 
 
+def test_two_that_start_it_at_once_both_wait_for_it(tmp_path: Path) -> None:
+    begun = Small(tmp_path / "data")
+    try:
+        ups = [begun.start("up", "--small", "--detach") for _ in range(2)]
+        assert [up.wait(timeout=2 * SOON_S) for up in ups] == [0, 0]
+    finally:
+        begun.run("down")
+
+
 def test_all_of_it_ends(small: Small) -> None:
     pids = [small.pid, int(small.holder["pid"])]
     assert small.run("down")["stopped"]
