@@ -21,7 +21,7 @@ from pipelines.proof.report import Scope
 from pipelines.proof.targets import difference_of
 from pipelines.work.services import Services, require_edition
 from pipelines.work.settings import Settings
-from projections.errors import OperationFailed
+from projections.errors import KeysUnavailable, OperationFailed
 
 app = typer.Typer()
 targets = typer.Typer(
@@ -79,8 +79,8 @@ def up(
         with invocation.progress() as progress, progress.waiting("starting everything"):
             try:
                 state = supervised.up(data_dir, True, targets, on_ledger=beside.start)
-            except OperationFailed:
-                if not ran:  # the ledger is of another edition: nothing is left behind
+            except (OperationFailed, KeysUnavailable):
+                if not ran:  # another edition's ledger, or one without keys: nothing is left behind
                     supervised.down(data_dir)
                 raise
             beside.announce(state)
@@ -119,6 +119,7 @@ class Beside:
 
         Raises:
             OperationFailed: it is of the other edition.
+            KeysUnavailable: the graph is folded here, tenants are sealed, and there are no keys.
         """
         follow_ports(self._invocation, state)
         self.require_edition()
@@ -134,13 +135,17 @@ class Beside:
             workers.stop_before_services(self._held.stop)
 
     def require_edition(self) -> None:
-        """See that the ledger that runs is of the edition that is asked for.
+        """See that the ledger that runs is of the edition that is asked for, and can be folded.
 
         Raises:
             OperationFailed: it is of the other one.
+            KeysUnavailable: the graph is folded here, tenants are sealed, and there are no keys.
         """
         with Services(fresh_settings(self._invocation)) as services:
             require_edition(services.targets, small=self._small)
+            if self._small:
+                # Without them there never is a graph, and nobody would be told why.
+                services.ledger.vault.require_keys()
 
     def _end_unless_ready(self, kind: object, *_: object) -> None:
         """The services did not start, or Ctrl-C: what was begun here has nothing to work on."""

@@ -52,11 +52,11 @@ class Small:
             "RECOLLECT_API_PORT": str(free_port()),
         }
 
-    def run(self, *words: str, fails: bool = False) -> Any:
+    def run(self, *words: str, fails: bool = False, **variables: str) -> Any:
         """What a command says as JSON; with `fails` its exit code and its error."""
         done = subprocess.run(
             self._command(*words),
-            env=self._environment,
+            env=self._environment | variables,
             capture_output=True,
             text=True,
             timeout=300,
@@ -330,6 +330,19 @@ def test_two_that_start_it_at_once_both_wait_for_it(tmp_path: Path) -> None:
     try:
         ups = [begun.start("up", "--small", "--detach") for _ in range(2)]
         assert [up.wait(timeout=2 * SOON_S) for up in ups] == [0, 0]
+    finally:
+        begun.run("down")
+
+
+def test_a_sealed_ledger_without_its_keys_is_refused_at_once(tmp_path: Path) -> None:
+    begun = Small(tmp_path / "data")
+    try:
+        begun.run("up", "--small", "--detach")
+        begun.run("seal", "--tenant", "acme", RECOLLECT_MASTER_KEY="ab" * 32)
+        begun.run("down")
+        code, told = begun.run("up", "--small", "--detach", fails=True)
+        assert (code, "no master key" in told) == (3, True), told
+        assert not begun.run("down")["stopped"]
     finally:
         begun.run("down")
 
