@@ -250,7 +250,7 @@ class LedgerFold:
             self._progress(done, self._total, f"folding {runner.stage.name} again")
         is_there = (at.seq, at.position, at.digest) == (to.seq, to.position, to.digest)
         if not is_there and not self._may_lack:
-            if at.seq + 1 == to.seq and not self._ledger.missing_checkpoints([to]):
+            if at.seq < to.seq and not self._ledger.missing_checkpoints([to]):
                 raise EntryHeldOut(partition=to.partition, position=str(to.position), reason=LOST)
             raise GraphAhead(
                 partition=to.partition, position=str(to.position), reason="its entry is gone"
@@ -361,6 +361,11 @@ def blocks_between(ledger: ReadLedger, at: Checkpoint, to: Checkpoint) -> Iterat
     position, seq = at.position, at.seq
     while seq < to.seq:
         entries = ledger.read(to.partition, position, BLOCK, to.position, after_seq=seq)
+        if not entries:
+            # No entry behind the last ones shows that they were lost, or put right by their events.
+            numbers = range(seq + 1, 1 + min(to.seq, seq + BLOCK))
+            again = (ledger.entry_at(to.partition, to.position, number) for number in numbers)
+            entries = [entry for entry in again if entry is not None]
         if [entry.seq for entry in entries] != list(range(seq + 1, seq + 1 + len(entries))):
             return
         if not entries:

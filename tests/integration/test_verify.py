@@ -416,14 +416,21 @@ def test_other_rules_are_told_at_once(projected: Stack) -> None:
         projected.verify()
 
 
-def test_an_entry_that_was_deleted_is_told_at_once(projected: Stack) -> None:
+@pytest.mark.parametrize("count", [1, 2])
+def test_an_entry_that_was_deleted_is_told_at_once(projected: Stack, count: int) -> None:
     """Nothing is judged by a ledger that has a hole; sending the event again fills it."""
+    before = projected.verify()
     tail = projected.ledger.tails()[0]
     redis: Any = projected.services.redis
-    redis.xdel(projected.ledger.keys.stream(0), str(tail.position))
+    stream = projected.ledger.keys.stream(0)
+    lost = projected.ledger.read(0, START, 1_000)[-count:]
+    redis.xdel(stream, *(str(entry.position) for entry in lost))
     with pytest.raises(EntryHeldOut) as caught:
         projected.verify()
     assert (caught.value.partition, caught.value.position) == (0, str(tail.position))
+    projected.append(*(entry.event() for entry in lost))
+    after = projected.verify()
+    assert (after.ok, after.digest) == (True, before.digest)
 
 
 def late_and_early(count: int) -> Iterator[Event]:
