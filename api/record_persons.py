@@ -189,7 +189,8 @@ def _which_agent(plan: Plan, shown: Shown) -> Value | None:
 
 _HANDED: Final = re.compile(
     r"(?<!\w)(?:hand(?:ed|over|ing)?|pass(?:ed|ing)?|gave|given|gives?|transferred|escalated|took|"
-    r"taken|takes|picked|landed?|ended|saw|dealt|finish(?:ed)?|clos(?:ed|es)|charge|first\s+agent)(?!\w)",
+    r"taken|takes|picked|landed?|ended|saw|dealt|finish(?:ed)?|clos(?:ed|es)|charge|first\s+agent|got|"
+    r"hold(?:s|ing)?|sit(?:s|ting)?|has\s+(?:it|this|that)|who(?:['\u2019]?s|\s+is)\s+on(?=\s))(?!\w)",
     re.IGNORECASE,
 )
 _HANDING: Final = re.compile(
@@ -288,11 +289,15 @@ def _agreed(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
     if _AGREEING.isdisjoint(agreed) and not _ANSWERS[-1][0].search(plan.timeless):
         return None
     told = _of_its_session(evidence, shown)
-    refusing = {node.attributes.get("tool_name") for node in told if has_failed(node)}
+    refusals = [node for node in told if has_failed(node)]
+    refusing = {node.attributes.get("tool_name") for node in refusals}
+    since = min((node.provenance.occurred_at or "" for node in refusals), default="")
     for node in told:
         tool = node.attributes.get("tool_name")
         if node.attributes.get("kind") != EventKind.RESULT or tool in refusing or has_failed(node):
             continue
+        if (node.provenance.occurred_at or "") < since:
+            continue  # what was looked up before tells nothing of who said yes
         who = {
             field.value
             for field in fields_of(node, shown)

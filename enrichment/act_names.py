@@ -25,6 +25,10 @@ _SEGMENT: Final = re.compile(r"[^\w-]+|__+")
 """Between where a tool belongs and what it is: `crm.contacts/update`, `crm__update`."""
 DONE: Final = word_set("given granted made done completed received confirmed finished succeeded")
 """What becomes of a noun that is a verb itself: `approval.given` says that somebody approved."""
+_CHANGED: Final = word_set(
+    "changed updated modified edited adjusted altered amended set reset deployed released upgraded "
+    "downgraded migrated rotated replaced switched toggled enabled disabled raised lowered moved"
+)
 _ASKED_FOR: Final = word_set("requested asked needed required pending proposed suggested")
 """What is not done yet where it stands behind such a noun."""
 _SAME: Final = {
@@ -77,6 +81,12 @@ def of_type(name: str) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
         verbs |= nouns
     asked_for = nouns if words and words[-1] in _ASKED_FOR else frozenset()
     return frozenset(verbs), others, asked_for
+
+
+def tells_of_change(name: str) -> bool:
+    """Whether a type says that what holds from then on was changed: `config.changed`."""
+    words = words_in(apart(name).lower())
+    return bool(words) and words[-1] in _CHANGED
 
 
 def apart(name: str) -> str:

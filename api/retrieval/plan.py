@@ -23,9 +23,10 @@ from typing import Final, NamedTuple
 
 from api.retrieval.plan_phrases import ROWS
 from api.retrieval.query_terms import MAX_SEARCHED_CHARACTERS
-from api.retrieval.question_forms import SURELY_BELOW, likely, without_asking
+from api.retrieval.question_forms import SURELY_BELOW, asks_elsewhere, likely, without_asking
 from api.retrieval.time_spans import TimeSpan
 from api.retrieval.time_windows import Window, exact_windows
+from enrichment.vocabulary import word_set
 from projections.events import LAST_MS
 
 
@@ -106,6 +107,7 @@ class Plan(NamedTuple):
         lasting: it asks how long something took.
         still: it asks for what is left, and not for all there was.
         compares: it asks how things differ.
+        elsewhere: it asks for a cause, and which earlier change of something else that is.
         guessed: no row says so, only its words and its vector: it may be a plain question.
     """
 
@@ -122,6 +124,7 @@ class Plan(NamedTuple):
     lasting: bool = False
     still: bool = False
     compares: bool = False
+    elsewhere: bool = False
     guessed: bool = False
 
     def limited(self, since_ms: int | None, until_ms: int | None) -> Plan:
@@ -251,8 +254,28 @@ _IN_WHICH: Final = re.compile(
 """What something is in: "in which city is Ana?"."""
 _OF_A_NAME: Final = 0.4
 """How sure it is that a value is asked for where nothing but such a name tells."""
-_B4: Final = re.compile(r"(?<!\w)b4(?!\w)", re.IGNORECASE)
-"""A word, although it looks like an identifier."""
+_SWAPPED: Final = {
+    f"{word[:place]}{word[place + 1]}{word[place]}{word[place + 2 :]}": word
+    for word in sorted(
+        word_set(
+            "what when where which why before after first last have the and change changed cause "
+            "caused reason"
+        )
+    )
+    for place in range(len(word) - 1)
+}
+_OTHER_WORDS: Final = word_set("fater hwy lats")
+_TYPED: Final = {word: meant for word, meant in _SWAPPED.items() if word not in _OTHER_WORDS} | {
+    "b4": "before",
+    "whyd": "why did",
+    "whend": "when did",
+    "howd": "how did",
+}
+"""Words that ask, by how they are mistyped: `waht`, `wehn`, `teh`."""
+_MAY_BE_TYPED: Final = re.compile(rf"(?<!\w)(?:{'|'.join(sorted(_TYPED))})(?![\w-])", re.IGNORECASE)
+_HOW_TYPED: Final = re.compile(
+    r"(?<!\w)hwo(?=\s+(?:many|much|long|often|did|do|does|is|was)\b)", re.I
+)
 
 
 @lru_cache(maxsize=256)
@@ -275,8 +298,7 @@ def plan_of(
         besides: operators that are not meant.
         vector: of the question; None: its words must do.
     """
-    text = _B4.sub("before", query[:MAX_SEARCHED_CHARACTERS])
-    text = _NOT_NOW.sub("", text)
+    text = _NOT_NOW.sub("", as_meant(query[:MAX_SEARCHED_CHARACTERS]))
     spans = exact_windows(text, now_ms, zone, day_ms=day_ms)
     quoted = _quoted(text)
     timeless = _timeless(text, spans)
@@ -316,7 +338,20 @@ def plan_of(
         lasting=lasting,
         still=_STILL.search(text) is not None,
         compares=compares,
+        elsewhere=operator is Operator.CAUSE
+        and (
+            _OF_CHANGE.search(text) is not None
+            or asks_elsewhere(text, rows_matching(text), vector=vector)
+        ),
         guessed=guessed,
+    )
+
+
+def as_meant(text: str) -> str:
+    """A question with the words that ask as they are spelled: "wehn", "b4"."""
+    text = _HOW_TYPED.sub("how", text)
+    return _MAY_BE_TYPED.sub(
+        lambda match: match[0] if match[0].isupper() else _TYPED[match[0].lower()], text
     )
 
 
@@ -331,6 +366,12 @@ _IF_SO: Final = re.compile(
     r"^\W*(?:is|are|was|were|do|does|did|has|have|had|should|(?:can|could|will|would)(?!\s+you))\b",
     re.IGNORECASE,
 )
+_OF_CHANGE: Final = re.compile(
+    r"(?<!\w)(?:root\s+causes?|ch(?:an|na)g(?:ed?|es|ing)|alter(?:ed|ations?)|modif(?:ied|ications?)|"
+    r"reconfigur\w+)(?!\w)",
+    re.IGNORECASE,
+)
+"""Says that something is behind what happened that was done before it."""
 _ABOUT: Final = re.compile(
     r"^\W*what(?:\s+(?:is|are|was|were)|['\u2019]s)\s.*\sabout\W*$", re.IGNORECASE
 )

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
-_PEOPLE = r"(?:users?|customers?|clients?|people|persons?|accounts?|members?|patients?|guests?|students?|developers?|employees?|subscribers?|tenants?|buyers?|sellers?)"
-_ALL_PEOPLE = r"(?:users|customers|clients|people|accounts|members|patients|guests|students|developers|employees|subscribers|buyers|sellers)"
+_PEOPLE = r"(?:users?|customers?|clients?|people|persons?|accounts?(?!\s+for\b)|members?|patients?|guests?|students?|developers?|employees?|subscribers?|tenants?|buyers?|sellers?)"
+_ALL_PEOPLE = r"(?:users|customers|clients|people|accounts(?!\s+for\b)|members|patients|guests|students|developers|employees|subscribers|buyers|sellers)"
 _SAID = r"(?:sa(?:y|id)|wr(?:ite|ote|itten)|t(?:ell|old)|ask(?:ed)?|mention(?:ed)?|messag(?:e|ed)|repl(?:y|ied)|report(?:ed)?|post(?:ed)?)"
 _WORDS = r"(?:message|words?|thing|e-?mail|note|reply|answer|request|question|comment|remark|line|turn|post|statement)s?"
 _CALL = r"(?:calls?|tools?|attempts?|steps?|actions?|requests?|commands?|functions?|operations?|tries|jobs?|runs?|invocations?)"

@@ -26,6 +26,8 @@ TABLE: Final = "question_forms.json"
 LONGEST_GRAM: Final = 3
 NUMBER, NAME, UNKNOWN, QUOTE = "0", "A", "?w", "Q"
 """Stand for a word with a digit, one with a capital letter, one of no phrasing, what is quoted."""
+ELSEWHERE: Final = "cause_elsewhere"
+"""A class of its own of the operator `cause`: which earlier change elsewhere is behind it."""
 ASKS_BELOW, SURELY_BELOW = -2.0, -3.0
 """Weights of a word below which it says how a question asks, and not what about."""
 _START, _END = "^", "$"
@@ -46,7 +48,7 @@ class Forms(NamedTuple):
     """The two models.
 
     Attributes:
-        operators: names, in the order of the weights.
+        operators: names, in the order of the weights, and ELSEWHERE.
         grams: the place of each gram among the weights.
         weights: of the grams, a row each.
         meaning: weights of the dimensions of a question's vector, a row each.
@@ -158,7 +160,26 @@ def likely(
         model: None: that of the table.
         vector: of the question, by the embedder; None: its words must do.
     """
-    model = model or forms()
+    shares = _shares(text, rows, model or forms(), vector)
+    shares["cause"] += shares.pop(ELSEWHERE)
+    return shares
+
+
+def asks_elsewhere(
+    text: str,
+    rows: Mapping[Row, float],
+    model: Forms | None = None,
+    *,
+    vector: Sequence[float] | None = None,
+) -> bool:
+    """Whether a question for a cause asks for what was changed elsewhere; as `likely` takes it."""
+    shares = _shares(text, rows, model or forms(), vector)
+    return shares[ELSEWHERE] > shares["cause"]
+
+
+def _shares(
+    text: str, rows: Mapping[Row, float], model: Forms, vector: Sequence[float] | None
+) -> dict[str, float]:
     grams = grams_of(tokens_of(text)) | rows_grams(rows)
     held = sorted(model.grams[gram] for gram in grams if gram in model.grams)  # summed alike
     scores = model.weights[held].sum(axis=0) + model.bias

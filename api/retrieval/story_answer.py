@@ -24,8 +24,9 @@ from api.retrieval.story_limits import ORDER
 from api.retrieval.story_proof import proof_of
 from api.retrieval.story_ranker import confidence_of, explained, story_scores
 from api.retrieval.story_result import READ_OFF, AnswerType, StoryAnswer
+from api.retrieval.story_roles import roles_of
 from api.retrieval.story_terms import StoryTerms, stems_of_parts
-from enrichment.vocabulary import relation_words
+from enrichment.vocabulary import relation_words, word_set
 from pipelines.columns.records import MESSAGE, Array, Stories
 
 ACTS_SHARE: Final = 0.05
@@ -33,6 +34,8 @@ ACTS_SHARE: Final = 0.05
 a conversation of people is ranked as one (`relevance`)."""
 SCORE_SPREAD: Final = 3.0
 """Score between an event that answers and one that is worth 1/e of it."""
+GUESSED_AT_MOST: Final = 0.8
+"""How sure it is that a change is behind a failure which only means what it means."""
 MAX_EXPLAINED: Final = 20
 _BOTH_ENDS: Final = 2
 _NAMED_SESSION: Final = re.compile(
@@ -40,8 +43,13 @@ _NAMED_SESSION: Final = re.compile(
 )
 """A session by its name, which has a digit or a hyphen."""
 _PARTICIPLE: Final = re.compile(
-    r" (?:the|a|an|that|our|my|his|her|their) (?P<word>[^\W\d_]+e[dn]) "
+    r" (?:the|a|an|that|our|my|his|her|their) (?P<word>[^\W\d_]+e[dn]|"
+    r"(?:with|up)?held|stuck|lost|cut|shut|hung|blown|thrown|torn|caught) "
 )
+_NO_FAILURE: Final = word_set(
+    "requested asked planned scheduled mentioned named given ordered needed wanted expected agreed"
+)
+"""Participles of what need not have failed."""
 _LISTED: Final = frozenset((Operator.PROFILE, Operator.WINDOW))
 """What they ask for is all of it."""
 _TYPES: Final[Mapping[Operator, AnswerType]] = {
@@ -73,6 +81,8 @@ def story_answer(
         return _empty(plan)
     if _is_of_session(stories, terms, plan):
         plan = plan._replace(operator=Operator.SUMMARY)
+    if stories.guessed.any():
+        stories = _unexplained(stories)
     features = features_of(stories, terms, plan, now_ms)
     scores = story_scores(features, plan)
     if _is_beside_failure(stories, features, terms, plan):
@@ -91,6 +101,8 @@ def story_answer(
         proof = proof._replace(is_known=named)
     if proof.is_known is not None:
         confidence = max(plan.confidence, READ_OFF) if proof.is_known else 0.0
+    if plan.elsewhere and stories.guessed[int(order[0])]:
+        confidence = min(confidence, GUESSED_AT_MOST)
     gap = numpy.maximum(0.0, scores[order].max() - scores[order]) / SCORE_SPREAD
     worth = numpy.minimum.accumulate(confidence * numpy.exp(-gap))
     ids = [stories.ids[place] for place in order.tolist()]
@@ -111,6 +123,14 @@ def story_answer(
             stories.ids[place]: explained(features, plan, place)
             for place in order[: MAX_EXPLAINED if decides else 0].tolist()
         },
+    )
+
+
+def _unexplained(stories: Stories) -> Stories:
+    """The stories without a guess at what is behind a failure that was put right where it was."""
+    explained = stories.guessed & roles_of(stories).has_fix[stories.leads_to]
+    return stories._replace(
+        leads_to=numpy.where(explained, -1, stories.leads_to), guessed=stories.guessed & ~explained
     )
 
 
@@ -139,9 +159,10 @@ def _is_beside_failure(stories: Stories, features: Features, terms: StoryTerms, 
     by_code = terms.capitalised.union(filter(str.isdigit, terms.words))
     if any(word in by_code and told[place] for place, word in enumerate(terms.words)):
         return True
-    if features.acts.done or not (stories.failed[anchor] or features.roles.failed_call[anchor]):
-        return False
-    called = {match["word"] for match in _PARTICIPLE.finditer(terms.text)}
+    is_failure = stories.failed[anchor] or features.roles.failed_call[anchor]
+    if not (features.acts.failed if features.acts.done else is_failure):
+        return False  # of what failed once and was done, the former is called otherwise
+    called = {match["word"] for match in _PARTICIPLE.finditer(terms.text)} - _NO_FAILURE
     return any(word in called and not elsewhere[place] for place, word in enumerate(terms.words))
 
 

@@ -51,6 +51,11 @@ _ALIKE: Final = 0.75
 _ALIKE_ATTEMPT: Final = 0.8
 """Likewise of the words that are said by its tool in its story, or, without a tool, by others."""
 _NOT: Final = re.compile(r"n['\u2019]t | not | cannot | never ")
+_SPEAKING: Final = re.compile(
+    r"(?<!\w)(?:ask\w*|sa(?:y|ys|id|ying)|t(?:ell\w*|old)|wr(?:it\w+|ote)|mention\w*|want\w*|request\w*|"
+    r"thank\w*|suggest\w*)(?!\w)"
+)
+"""What somebody said is asked for itself, and not what they told of."""
 _OF_WHAT_IS: Final = frozenset((Operator.SEARCH, Operator.VALUE))
 """Operators of which an attempt that failed says nothing."""
 
@@ -281,11 +286,24 @@ def _newest_alike(stories: Stories, features: Features, terms: StoryTerms, best:
 def _of_alike(
     stories: Stories, features: Features, terms: StoryTerms, *, plan: Plan, order: Array
 ) -> Proof:
-    evidence = _alike(stories, features, terms, int(order[0]))
+    best = int(order[0])
+    if plan.operator is Operator.USERS and _SPEAKING.search(terms.text) is None:
+        best = _failed_at(stories, features, best)
+    evidence = _alike(stories, features, terms, best)
     if plan.operator is Operator.USERS:
         evidence = _first_of_each(stories, evidence)
     is_known = None if len(evidence) else False
     return Proof(in_front(evidence, order), evidence, is_known=is_known)
+
+
+def _failed_at(stories: Stories, features: Features, told: int) -> int:
+    """The failure of a tool of which somebody tells, or a record does, in its story; else it."""
+    roles = features.roles
+    if not (stories.person[told] or roles.other[told]):
+        return told
+    of_story = stories.story == stories.story[told]
+    failed = numpy.flatnonzero(of_story & stories.failed & (stories.tool >= 0) & features.within)
+    return int(failed[0]) if len(failed) else told
 
 
 def _of_cause(stories: Stories, features: Features, terms: StoryTerms, *, order: Array) -> Proof:

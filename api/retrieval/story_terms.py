@@ -232,6 +232,7 @@ def stories_asked(
         by_failure=operator in BY_FAILURE,
         by_fact=operator in OF_FACTS or operator is Operator.PROFILE,
         by_cause=operator in (Operator.CAUSE, Operator.LESSON),
+        by_change=plan.elsewhere,
         by_promise=operator is Operator.PROMISE,
     )
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 
-from enrichment.act_names import is_reader
+import numpy
+
+from enrichment.act_names import is_reader, tells_of_change
 from enrichment.event_kinds import EventKind
 from pipelines.columns.listing import failures, numbers_of_kinds
-from pipelines.columns.tables import NOBODY
+from pipelines.columns.tables import NOBODY, Array, Rows, Table, best
 from pipelines.columns.view import View
 
 _IDENTIFIER: Final = re.compile(r"\d|[^\W\d_][._][^\W\d_]")
@@ -20,6 +22,14 @@ MAX_STEPS: Final = 5
 MAX_CAUSES: Final = 100
 MAX_FAILURES: Final = 60
 """That are looked behind, in their order."""
+MAX_GUESSED: Final = 8
+"""Failures for which a change is looked for by meaning."""
+MAX_CHANGES: Final = 1_000
+"""The newest before a failure."""
+LIKE: Final = 0.1
+"""Cosine of a failure and a change below which they have nothing in common."""
+_STEPS_BESIDE: Final = 3
+_ALONG: Final = ("previous", "following")
 _STEPS_TO_CALL: Final = 4
 """Events between a failure and its call, at most."""
 _DECIDING: Final = (EventKind.RESULT, EventKind.DECISION, EventKind.OTHER)
@@ -51,6 +61,63 @@ def causes_elsewhere(view: View, failed: Iterable[int]) -> dict[int, int]:
         if len(elsewhere) >= MAX_CAUSES:
             break
     return elsewhere
+
+
+def changes_before(view: View, failed: Iterable[int]) -> dict[int, int]:
+    """Rows of the changes that may be behind failures of which no cause is known, and these.
+
+    A guess, for whoever asks which change it was: of what other sessions changed before a failure
+    (`config.changed`) the one that means most like it, by their vectors and by those of what stands
+    beside each.
+    """
+    events = view.tenant.events
+    table = events.table
+    changing = [
+        number
+        for number in numpy.unique(table["type"]).tolist()
+        if tells_of_change(events.names.text(number) or "")
+    ]
+    told = numpy.isin(table["type"], changing) & view.seen
+    told &= numpy.isin(table["kind"], numbers_of_kinds(view, (EventKind.OTHER,)))
+    changes = numpy.flatnonzero(told & ~failures(view)).astype(numpy.int32)
+    changes = changes[numpy.argsort(table["occurred_ms"][changes], kind="stable")]
+    changes = changes[-MAX_CHANGES:]
+    itself, beside = events.vectors.unit(changes), _beside(view, changes)
+    behind: dict[int, int] = {}
+    for failure in islice(failed, MAX_GUESSED):
+        row = numpy.array([failure], dtype=numpy.int32)
+        near = itself @ events.vectors.unit(row)[0]
+        likeness = near + beside @ _beside(view, row)[0]
+        earlier = table["occurred_ms"][changes] < table["occurred_ms"][failure]
+        elsewhere = table["session"][changes] != table["session"][failure]
+        places = numpy.flatnonzero(earlier & elsewhere & (near >= LIKE))
+        for place in best(changes[places], likeness[places], 1, events.ranks).tolist():
+            behind.setdefault(int(changes[places[place]]), failure)
+    return behind
+
+
+def _beside(view: View, rows: Rows) -> Array:
+    """What is said around events in their sessions, a vector of unit length for each."""
+    table, seen = view.tenant.events.table, view.seen
+    around = [
+        [one for one in chain(*(_onwards(table, row, along) for along in _ALONG)) if seen[one]]
+        for row in rows.tolist()
+    ]
+    vectors = [
+        view.tenant.events.vectors.unit(numpy.array(others, dtype=numpy.int32)).sum(axis=0)
+        for others in around
+    ]
+    dimensions = view.tenant.events.vectors.dimensions
+    summed = numpy.array(vectors, dtype=numpy.float32).reshape(len(rows), dimensions)
+    return numpy.asarray(summed / numpy.maximum(numpy.linalg.norm(summed, axis=1), 1e-9)[:, None])
+
+
+def _onwards(table: Table, row: int, along: str) -> Iterator[int]:
+    for _ in range(_STEPS_BESIDE):
+        row = int(table[along][row])
+        if row == NOBODY:
+            return
+        yield row
 
 
 def _causes_of(view: View, row: int) -> Iterator[int]:

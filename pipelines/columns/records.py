@@ -272,6 +272,7 @@ class StoriesAsked(NamedTuple):
             said whom it names; what failed and holds one of the stems.
         by_fact: also what says a fact about something that it names.
         by_cause: also what stands behind a failure, in another session.
+        by_change: which change is behind a failure is asked for, though none be known to be.
         by_promise: whether what was said is fulfilled is asked for.
         joined: what holds one of these, holds both of its words.
     """
@@ -290,6 +291,7 @@ class StoriesAsked(NamedTuple):
     by_failure: bool = False
     by_fact: bool = False
     by_cause: bool = False
+    by_change: bool = False
     by_promise: bool = False
     joined: Sequence[Joined] = ()
 
@@ -307,6 +309,7 @@ class Stories(NamedTuple):
         kind: number of KINDS.
         failed: it did not do what it was to do.
         leads_to: place of a failure of another session that it is a cause of; -1: none.
+        guessed: that it is, by no more than what both mean.
         person: somebody said it who never calls a tool.
         named: by whoever said it, the question means this one.
         theirs: it is of a user whom the question means.
@@ -339,6 +342,7 @@ class Stories(NamedTuple):
     kind: Array
     failed: Array
     leads_to: Array
+    guessed: Array
     person: Array
     named: Array
     theirs: Array

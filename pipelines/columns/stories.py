@@ -19,7 +19,7 @@ import numpy
 from enrichment.act_names import first_word, is_reader, objects_of, of_tool
 from enrichment.event_kinds import TOOL_USE, EventKind
 from enrichment.vocabulary import STOP_WORDS
-from pipelines.columns.cross_session import causes_elsewhere
+from pipelines.columns.cross_session import causes_elsewhere, changes_before
 from pipelines.columns.entities import Fact
 from pipelines.columns.listing import (
     agents_named,
@@ -75,6 +75,7 @@ class _Telling:
         self._text = apart(question.text)
         self._facts: list[StoryFact] = []
         self._leads_to: dict[int, int] = {}
+        self._guessed: dict[int, int] = {}
         self._acting = [*who(view, "agent", TOOL_USE), *assistants(view)]
         self._sessions = {
             number for session in question.sessions if (number := names.find(session)) != NOBODY
@@ -135,8 +136,13 @@ class _Telling:
         sources.append([rows[fact.event_id] for fact in self._facts])
         self._take(chain(*sources))
         if question.by_cause:
-            failed = (row for row in self._story_of if self._failures[row])
+            failed = [row for row in self._story_of if self._failures[row]]
             self._leads_to = causes_elsewhere(self._view, failed)
+            if question.by_change:
+                explained = set(self._leads_to.values())
+                unexplained = (row for row in failed if row not in explained)
+                self._guessed = changes_before(self._view, unexplained)
+                self._leads_to = self._guessed | self._leads_to
             self._take(self._leads_to)
 
     def _take(self, rows: Iterable[int]) -> None:
@@ -275,6 +281,7 @@ class _Telling:
             kind=kind,
             failed=self._failures[rows],
             leads_to=self._leads(rows),
+            guessed=numpy.isin(rows, list(self._guessed)),
             person=(kind == MESSAGE) & ~numpy.isin(author, self._acting),
             named=spoken,
             theirs=self._theirs(rows, spoken & ~numpy.isin(author, self._acting)),

@@ -23,7 +23,15 @@ import orjson
 
 import api.retrieval
 from api.retrieval.plan import rows_matching
-from api.retrieval.question_forms import TABLE, Forms, likely, read_forms, without_asking
+from api.retrieval.question_forms import (
+    ELSEWHERE,
+    TABLE,
+    Forms,
+    asks_elsewhere,
+    likely,
+    read_forms,
+    without_asking,
+)
 from enrichment.stems import stems_of
 from pipelines.models.embedder import OnnxEmbedder
 from tests.bench.phrasings.training import Filled, filled, phrasings, trained
@@ -38,7 +46,10 @@ def main() -> None:
     parser.add_argument("-v", dest="verbose", action="store_true", help="tell what is misread")
     options = parser.parse_args()
     whole = [Filled(one.value, text, ()) for one, texts in PHRASINGS.items() for text in texts]
-    whole += [Filled(one.operator, one.text, ()) for one in phrasings("as_asked.json")]
+    whole += [
+        Filled(one.operator, one.text, (), elsewhere=one.kind == ELSEWHERE)
+        for one in phrasings("as_asked.json")
+    ]
     table = trained(phrasings("phrasings.json"), whole, embedded)
     model = read_forms(table)
     apart = [*filled(phrasings("kept_apart.json"), Random(SEED), times=1)]
@@ -61,6 +72,7 @@ def embedded(texts: Sequence[str]) -> Any:
 def tell(name: str, questions: Sequence[Filled], model: Forms, *, verbose: bool) -> None:
     """How many are read as they are meant, by the table and by the rows alone; and their topics."""
     read: Counter[str] = Counter()
+    elsewhere: Counter[tuple[bool, bool]] = Counter()
     meant = told = both = 0
     for one, vector in zip(questions, embedded([one.text for one in questions]), strict=True):
         rows = rows_matching(one.text)
@@ -70,6 +82,9 @@ def tell(name: str, questions: Sequence[Filled], model: Forms, *, verbose: bool)
         by_words = likely(one.text, rows, model)
         read["without vectors"] += max(by_words, key=by_words.__getitem__) == one.operator
         read["rows"] += max(rows, key=rows.__getitem__, default="search") == one.operator
+        if one.operator == "cause":
+            found_elsewhere = asks_elsewhere(one.text, rows, model, vector=vector)
+            elsewhere[one.elsewhere, found_elsewhere] += 1
         if verbose and best != one.operator:
             sys.stdout.write(f"  {one.operator} read as {best} {shares[best]:.2f}: {one.text}\n")
         wanted = stems_of(" ".join(one.text[start:end] for start, end in one.topics))
@@ -83,6 +98,10 @@ def tell(name: str, questions: Sequence[Filled], model: Forms, *, verbose: bool)
     shares_read = {way: round(times / len(questions), 3) for way, times in read.items()}
     topics = f"; topics: precision {both / told:.3f}, recall {both / meant:.3f}" if meant else ""
     sys.stdout.write(f"{name}, {len(questions)}: {shares_read}{topics}\n")
+    for is_elsewhere in (True, False):
+        of_all = elsewhere[is_elsewhere, True] + elsewhere[is_elsewhere, False]
+        way = "a change elsewhere" if is_elsewhere else "a cause where it happened"
+        sys.stdout.write(f"  asked for {way}: {elsewhere[is_elsewhere, is_elsewhere]}/{of_all}\n")
 
 
 if __name__ == "__main__":

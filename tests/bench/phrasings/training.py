@@ -15,6 +15,7 @@ import orjson
 
 from api.retrieval.plan import Operator, rows_matching
 from api.retrieval.question_forms import (
+    ELSEWHERE,
     NAME,
     NUMBER,
     QUOTE,
@@ -29,7 +30,7 @@ from tests.bench.adam import Adam
 Array = Any
 Embedded = Callable[[Sequence[str]], Array]
 FOLDER: Final = Path(__file__).parent
-OPERATORS: Final = tuple(Operator)
+CLASSES: Final = (*(one.value for one in Operator), ELSEWHERE)
 WAYS: Final = 4
 """How often a phrasing with gaps is filled: as it is, in small letters, without its mark, again."""
 LEAST_PHRASINGS: Final = 3
@@ -68,8 +69,9 @@ class Phrasing(NamedTuple):
 
     @property
     def operator(self) -> str:
-        named = [one for one in OPERATORS if f"{self.kind}_".startswith(f"{one.value}_")]
-        return max(named, key=len).value
+        return max(
+            (one.value for one in Operator if f"{self.kind}_".startswith(f"{one.value}_")), key=len
+        )
 
 
 class Filled(NamedTuple):
@@ -78,6 +80,11 @@ class Filled(NamedTuple):
     operator: str
     text: str
     topics: Sequence[tuple[int, int]]
+    elsewhere: bool = False
+
+    @property
+    def learned_as(self) -> str:
+        return ELSEWHERE if self.elsewhere else self.operator
 
 
 def phrasings(name: str) -> list[Phrasing]:
@@ -110,7 +117,8 @@ def _filled(way: Phrasing, fillers: Mapping[str, Sequence[str]], chance: Random)
         topics.append((len(text), len(text) + len(filler)))
         text += filler
         last = gap.end()
-    return Filled(way.operator, text + way.text[last:], topics)
+    is_elsewhere = way.kind == ELSEWHERE
+    return Filled(way.operator, text + way.text[last:], topics, elsewhere=is_elsewhere)
 
 
 def trained(
@@ -133,7 +141,7 @@ def trained(
     used = numpy.abs(levels).max(axis=1) > 1
     of_vectors, meaning_scale = _levels(meaning)
     return {
-        "operators": [one.value for one in OPERATORS],
+        "operators": [*CLASSES],
         "grams": [gram for gram, one in zip(grams, used, strict=True) if one],
         "weights": b64encode(levels[used].tobytes()).decode(),
         "weights_scale": scale,
@@ -165,20 +173,16 @@ def _operators(
     matrix = numpy.zeros((len(held), len(grams)), dtype=numpy.uint8)
     for row, one in enumerate(held):
         matrix[row, [places[gram] for gram in one if gram in places]] = 1
-    labels = numpy.array([_place(one.operator) for one in questions])
-    counts = numpy.bincount(labels, minlength=len(OPERATORS))
-    worth = numpy.sqrt(len(labels) / len(OPERATORS) / numpy.maximum(counts, 1))[labels]
-    wanted = numpy.eye(len(OPERATORS), dtype=numpy.float32)[labels]
+    labels = numpy.array([CLASSES.index(one.learned_as) for one in questions])
+    counts = numpy.bincount(labels, minlength=len(CLASSES))
+    worth = numpy.sqrt(len(labels) / len(CLASSES) / numpy.maximum(counts, 1))[labels]
+    wanted = numpy.eye(len(CLASSES), dtype=numpy.float32)[labels]
     fits = [
         _fitted(matrix, vectors, wanted=wanted, worth=worth.astype(numpy.float32), seed=seed)
         for seed in range(TURNS)
     ]
     weights, meaning, bias = (sum(parts) / TURNS for parts in zip(*fits, strict=True))
     return grams, weights, meaning, bias
-
-
-def _place(operator: str) -> int:
-    return OPERATORS.index(Operator(operator))
 
 
 def _is_of_rows(gram: str) -> bool:

@@ -75,6 +75,7 @@ class Told:
                 [row["kind"] == "failure" or row.get("status") in FAILED for row in rows]
             ),
             leads_to=numpy.array([row.get("leads_to", -1) for row in rows]),
+            guessed=numpy.array([row.get("guessed", False) for row in rows]),
             person=numpy.array(
                 [
                     KINDS.index(row["kind"]) == MESSAGE and row.get("author", "bot") not in acting

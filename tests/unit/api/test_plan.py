@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.retrieval.plan import Operator, plan_of
+from api.retrieval.plan import Operator, as_meant, plan_of
 from api.retrieval.query_terms import MAX_SEARCHED_CHARACTERS
 
 NOW_MS = 1_795_543_200_000  # 2026-11-24T18:00Z
@@ -315,6 +315,20 @@ def test_what_a_question_is_about(question: str, topic: str) -> None:
 )
 def test_a_value_of_what_has_a_name_is_asked_for(question: str, operator: Operator) -> None:
     assert plan_of(question, NOW_MS).operator is operator
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("waht did teh agent do b4 it", "what did the agent do before it"),
+        ("hwo many, whend and whcih", "how many, when did and which"),
+        ("whyd it fail", "why did it fail"),
+        ("Which desk has room B4, HTE or the_hte?", "Which desk has room B4, HTE or the_hte?"),
+    ],
+)
+def test_words_that_ask_are_read_as_they_are_meant(typed: str, meant: str) -> None:
+    assert as_meant(typed) == meant
+    assert plan_of(typed, NOW_MS) == plan_of(meant, NOW_MS)
 
 
 def test_a_time_that_is_not_meant_limits_nothing() -> None:

@@ -81,6 +81,8 @@ def test_a_value_is_read_from_the_record_that_is_meant(
         ("The review was passed on, to whom?", "desk", "night"),
         ("Who took over the review?", "desk", "night"),
         ("Who handed over the review?", "desk", None),
+        ("The review, who's got it now?", "desk", "night"),
+        ("who is on the review?", "desk", "night"),
         ("Who took over the review?", "Oslo", None),
     ],
 )
@@ -134,6 +136,15 @@ def test_who_said_yes_is_named_by_what_was_asked_after_a_refusal(
     for one, _ in told:
         one.provenance = of_session
     assert read(question, shown(*told)) == who
+
+
+def test_what_was_looked_up_before_a_refusal_tells_not_who_said_yes() -> None:
+    looked = node("looked", tool="get_crate", at=DAYS[0])
+    refused = node("refused", "failure", "lift", at=DAYS[1])
+    refused.attributes["status"] = "failed"
+    asked = node("asked", tool="ask", at=DAYS[2])
+    told = ((looked, "packer: Rui Sa"), (refused, "too heavy"), (asked, "approver: Ines Tobin"))
+    assert read("Who approved the lift?", of_one_session(*told)) == "Ines Tobin"
 
 
 def test_the_newest_record_of_the_same_says_what_is() -> None:

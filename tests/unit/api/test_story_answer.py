@@ -125,6 +125,20 @@ def test_which_users_gives_each_once() -> None:
     assert (given.type, given.value) == ("list", ["ana", "bob"])
 
 
+def test_which_users_met_what_they_tell_of_by_the_failure_behind_it() -> None:
+    def given(question: str) -> StoryAnswer:
+        plan, terms, stories = asked(question)
+        for story, (user, told) in enumerate((("ana", True), ("bob", False), ("eva", True))):
+            words = "price tags come out blank" if told else "the printer is on strike"
+            stories.add(story, "message", words, author=user, user=user, cosine=0.8 * told)
+            stories.add(story, "call", "printer", tool="print_tag", user=user)
+            stories.add(story, "failure", "field absent", tool="print_tag", user=user)
+        return answer(question, stories, plan, terms)
+
+    assert given("Which users had price tags that came out blank?").value == ["ana", "bob", "eva"]
+    assert given("Which users wrote that price tags come out blank?").value == ["ana", "eva"]
+
+
 def test_which_tools_gives_each_once_in_order() -> None:
     question = "Which tools were used for the label printer?"
     plan, terms, stories = asked(question)
@@ -320,7 +334,7 @@ def test_a_session_that_is_not_seen_has_no_summary_and_no_other_stands_for_it(
     assert (given.confidence > 0) is is_known
 
 
-@pytest.mark.parametrize("which", ["jammed", "thwarted", "vetoed"])
+@pytest.mark.parametrize("which", ["jammed", "thwarted", "vetoed", "withheld", "stuck"])
 def test_what_failed_is_known_by_any_word_for_it(which: str) -> None:
     question = f"What came right after the {which} label of the printer?"
     plan, terms, stories = asked(question)

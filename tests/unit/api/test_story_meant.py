@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from api.retrieval.plan import Operator, plan_of
-from api.retrieval.story_answer import story_answer
+from api.retrieval.story_answer import GUESSED_AT_MOST, story_answer
 from api.retrieval.story_result import StoryAnswer
 from api.retrieval.story_terms import stories_asked, story_terms
 from tests.factories import START_MS
@@ -95,6 +95,18 @@ def test_why_something_is_so_is_in_the_decision_that_says_each_word() -> None:
     asked.add(0, "failure", "timeout expected 20", tool="run_tests", cosine=0.5)
     asked.add(1, "decision", "The payment timeout stays at 20 seconds for slow banks", cosine=0.7)
     assert asked.answer().order[0] == "3"
+
+
+def test_a_change_that_is_only_guessed_to_be_behind_a_failure_is_told_with_a_doubt() -> None:
+    for guessed in (False, True):
+        asked = Asked("Which change brought about the E-77 of kiln 4?")
+        asked.plan = asked.plan._replace(elsewhere=True)
+        asked.add(0, "other", "gas 9 to 4", type="config.changed", leads_to=2, guessed=guessed)
+        asked.add(1, "call", "firing of kiln 4", tool="fire_pot", minute=60)
+        asked.add(1, "failure", "E-77 of kiln 4", tool="fire_pot", minute=61)
+        answer = asked.answer()
+        assert answer.order[0] == "0"
+        assert (answer.confidence <= GUESSED_AT_MOST) is guessed
 
 
 def test_why_a_call_failed_is_in_what_came_of_it() -> None:

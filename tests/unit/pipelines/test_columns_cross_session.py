@@ -1,11 +1,11 @@
-"""What a failure blames: the last act of another session about what its call did not name."""
+"""What another session did that stands behind a failure: by what it blames, or by its meaning."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from enrichment.event_kinds import EventKind
-from pipelines.columns.cross_session import causes_elsewhere
+from pipelines.columns.cross_session import causes_elsewhere, changes_before
 from pipelines.columns.view import View
 from pipelines.graph.reads.scope import Scope
 from tests.unit.pipelines.test_columns_open import columns, tool
@@ -55,3 +55,38 @@ def test_what_a_viewer_does_not_see_is_not_told() -> None:
     events = [*stop("a", "=st-4", user_id="hana"), *failing("st-4")]
     assert behind(*events, user="teo") == {}
     assert behind(*events) == {1: 3}
+
+
+def leaning(first: int, second: int) -> list[float]:
+    """A vector of unit length between two directions."""
+    return [0.8 if place == first else 0.6 * (place == second) for place in range(384)]
+
+
+def changed(session: str, towards: int, **fields: Any) -> dict[str, Any]:
+    vector = leaning(towards, 9)
+    kind, ids = EventKind.OTHER, tuple[str, ...]()
+    common = {"text": "a setting", "event_type": "config.changed", "kind": kind, "ids": ids}
+    return {**common, "session_id": session, "embedding": vector, **fields}
+
+
+def guessed(*events: dict[str, Any], user: str | None = None) -> dict[int, int]:
+    """Rows of changes that may be behind a failure, of which nothing else is known."""
+    call, failure = failing()
+    told = [*events, call, {**failure, "embedding": leaning(1, 2)}]
+    view = View(columns(*told), Scope(TENANT, user, 10**13, everyone=user is None))
+    return changes_before(view, [len(told) - 1])
+
+
+def test_the_change_that_means_most_like_a_failure_may_be_behind_it() -> None:
+    assert guessed(changed("a", 3), changed("b", 1), changed("c", 4)) == {1: 4}
+
+
+def test_what_is_like_nothing_of_a_failure_is_not_behind_it() -> None:
+    assert guessed(changed("a", 3)) == {}
+
+
+def test_only_a_change_of_another_session_that_worked_may_be_behind_it() -> None:
+    assert guessed(changed("late", 1)) == {}
+    assert guessed(changed("a", 1, event_type="config.read")) == {}
+    assert guessed(changed("a", 1, status="failed")) == {}
+    assert guessed(changed("a", 1, user_id="hana"), user="teo") == {}

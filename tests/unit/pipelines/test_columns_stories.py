@@ -241,6 +241,20 @@ def test_what_stands_behind_a_failure_in_another_session_is_told() -> None:
     assert told(tenant, hits=["e2"]).ids == ["e1", "e2", "e3"]
 
 
+def test_which_change_is_behind_a_failure_is_guessed_only_where_that_is_asked_for() -> None:
+    changed = {"event_type": "config.changed", "kind": "other"}
+    tenant = made(
+        {"session_id": "config", "text": "limit lowered", "embedding": unit(1), **changed},
+        {"session_id": "paint", "text": "colour set", "embedding": unit(2), **changed},
+        {"session_id": "pay", "kind": "failure", "embedding": unit(1)},
+    )
+    stories = told(tenant, hits=["e2"], by_cause=True, by_change=True)
+    assert sorted(stories.ids) == ["e0", "e2"]
+    assert by_id(stories, "guessed") == {"e0": True, "e2": False}
+    assert stories.ids[by_id(stories, "leads_to")["e0"]] == "e2"
+    assert told(tenant, hits=["e2"], by_cause=True).ids == ["e2"]
+
+
 def summarised(tenant: Tenant, name: str, event: str, *user_ids: str) -> None:
     """An event's session has a summary, as one made of events of these users."""
     values = {"user_ids": user_ids, "gone": False, "decided_at": "9-0", "level": 2}
