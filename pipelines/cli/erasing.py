@@ -95,6 +95,8 @@ def erase(
     named = [Subject("user", user)] if user is not None else []
     named += [Subject("session", session)] if session is not None else []
     named += [Subject(CONSENT, consent)] if consent is not None else []
+    if any(not one.name for one in named):
+        raise typer.BadParameter("names nobody", param_hint=f"--{named[0].kind}")
     if len(named) != 1:
         raise typer.BadParameter("one of --user, --session and --consent", param_hint="--user")
     if len(reason) > MAX_REASON_CHARACTERS:

@@ -89,7 +89,9 @@ class ApiKey(BaseModel):
 class Settings(BaseSettings):
     """Settings with their defaults; an unknown or broken one refuses to start."""
 
-    model_config = SettingsConfigDict(env_prefix="RECOLLECT_", frozen=True, extra="forbid")
+    model_config = SettingsConfigDict(
+        env_prefix="RECOLLECT_", frozen=True, extra="forbid", allow_inf_nan=False
+    )
 
     # services
     redis_url: str = Field(

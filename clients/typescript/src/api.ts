@@ -488,7 +488,7 @@ export interface components {
         };
         /**
          * EventKind
-         * @description What an event is; stored as `kind` of its node.
+         * @description What an event is, as `enrichment.event_kinds` decides; stored as `kind` of its node.
          * @enum {string}
          */
         EventKind: "message" | "instruction" | "thought" | "decision" | "call" | "result" | "failure" | "other";

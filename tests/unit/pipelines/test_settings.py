@@ -58,9 +58,11 @@ def test_the_mode_is_said_as_the_seed_says_it() -> None:
         ({"decay_lambda": 0.0}, "decay_lambda"),
         ({"activation_threshold": 0.8}, "inhibition_threshold"),
         ({"inhibition_threshold": 0.1}, "inhibition_threshold"),
+        ({"redis_timeout_s": float("inf")}, "redis_timeout_s"),
+        ({"transaction_timeout_s": float("nan")}, "transaction_timeout_s"),
     ],
 )
-def test_contradictory_settings_refuse_to_start(options: dict[str, float], named: str) -> None:
+def test_contradictory_settings_refuse_to_start(options: dict[str, Any], named: str) -> None:
     with pytest.raises(ConfigurationError, match=named):
         load_settings(**options)
 
