@@ -55,6 +55,8 @@ _NOT_ATTRIBUTES: Final = frozenset(
         *("first_event_id", "first_user_id"),
     }
 )
+_UNVALUED: Final = 0.9
+"""Of the threshold: so sure at most is an answer without what is asked for."""
 _UNWRITTEN: Final[Mapping[str, Mapping[str, Any]]] = {
     EVENT.label: {"access_count": 0},
     ENTITY.label: {"access_count": 0, "status": ACTIVE},
@@ -375,7 +377,9 @@ def subgraph_response(
             story, response, page.summary, page.texts, zone=context.query.zone()
         )
         if lacks_value(story.plan, answer):
-            response.meta.answered, response.meta.confidence = False, 0.0
+            surest = _UNVALUED * context.settings.answer_threshold
+            confidence = min(story.confidence, surest)
+            response.meta.answered, response.meta.confidence = False, round(confidence, 4)
             answer.evidence = []
         response.nodes = proof_first(response.nodes, answer, story.plan)
         response.meta.count = answer.value if answer.type == "count" else None
