@@ -259,7 +259,7 @@ _KEEPING: Final = word_set("ttl retention lifetime validity expiry timeout age k
 _SUM: Final = re.compile(
     r"(?<!\w)(?:total|sum|average|mean|median)\s+(?:\w+\s+){0,3}?(?:of|for|over|across|from)\s+"
     r"(?:all|every|each)(?!\w)|"
-    r"(?<!\w)(?:all|every|each)\s+(?:\S+\s+){1,6}(?:together|combined|on\s+average|in\s+total)(?!\w)",
+    r"(?<!\w)(?:all|every|each)\s+(?:\S+\s+){1,6}(?:combined|on\s+average|in\s+total)(?!\w)",
     re.IGNORECASE,
 )
 

@@ -355,6 +355,11 @@ def as_meant(text: str) -> str:
     )
 
 
+def _asks_if_so(text: str) -> bool:
+    """Whether no more than yes or no is asked for: "the pump, did it come back?"."""
+    return _WHAT.search(text) is None and _IF_SO.match(re.split(r"[,;:]\s", text)[-1]) is not None
+
+
 def _asks_of_name(text: str, operator: Operator, *, guessed: bool) -> bool:
     """Whether something of what has a name is all that a question tells, and not if it is so."""
     may_be = operator is Operator.SEARCH or (guessed and operator is Operator.PREFERENCE)
@@ -375,7 +380,9 @@ _OF_CHANGE: Final = re.compile(
 _ABOUT: Final = re.compile(
     r"^\W*what(?:\s+(?:is|are|was|were)|['\u2019]s)\s.*\sabout\W*$", re.IGNORECASE
 )
-_WHAT: Final = re.compile(r"(?<!\w)(?:what|which)", re.IGNORECASE)
+_WHAT: Final = re.compile(r"(?<!\w)(?:what|which|how)(?!\w)", re.IGNORECASE)
+_OF_PLACE: Final = (*_OF_ONE, Operator.FIRST)
+"""Operators that ask for an event by its place among others."""
 _WITHOUT_TIME: Final = frozenset((Operator.OPEN, Operator.FAILURES))
 """Operators that are asked for in whole sentences, to which a time may be added."""
 _NEEDED: Final = {
@@ -428,7 +435,7 @@ def _asked(
         return (learned, 0.0, False) if is_plain else (best, min(1.0, strength), False)
     needed = _NEEDED.get(learned)
     is_meant = needed is None or needed.search(text) is not None
-    if learned in _OF_ONE and _IF_SO.match(text) and not _WHAT.search(text):
+    if learned in _OF_PLACE and _asks_if_so(text):
         is_meant = False  # "did the alert resolve?" asks for no event beside another
     if shares[learned] >= least and is_meant and learned is not best:
         return learned, shares[learned], strengths.get(learned, 0.0) < 1

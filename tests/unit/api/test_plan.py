@@ -311,6 +311,7 @@ def test_what_a_question_is_about(question: str, topic: str) -> None:
         ("In which city is Ana?", Operator.VALUE),
         ("On what server is the staging cluster?", Operator.VALUE),
         ("What is issue 815 about?", Operator.SEARCH),
+        ("a separate coach for beginners, had I said something on that?", Operator.SEARCH),
     ],
 )
 def test_a_value_of_what_has_a_name_is_asked_for(question: str, operator: Operator) -> None:
