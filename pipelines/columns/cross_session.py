@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from itertools import chain, islice
+from itertools import islice
 from typing import Final
 
 import numpy
@@ -12,7 +12,7 @@ import numpy
 from enrichment.act_names import is_reader, tells_of_change
 from enrichment.event_kinds import EventKind
 from pipelines.columns.listing import failures, numbers_of_kinds
-from pipelines.columns.tables import NOBODY, Array, Rows, Table, best
+from pipelines.columns.tables import NOBODY, best
 from pipelines.columns.view import View
 
 _IDENTIFIER: Final = re.compile(r"\d|[^\W\d_][._][^\W\d_]")
@@ -25,11 +25,9 @@ MAX_FAILURES: Final = 60
 MAX_GUESSED: Final = 8
 """Failures for which a change is looked for by meaning."""
 MAX_CHANGES: Final = 1_000
-"""The newest before a failure."""
+"""The newest."""
 LIKE: Final = 0.1
 """Cosine of a failure and a change below which they have nothing in common."""
-_STEPS_BESIDE: Final = 3
-_ALONG: Final = ("previous", "following")
 _STEPS_TO_CALL: Final = 4
 """Events between a failure and its call, at most."""
 _DECIDING: Final = (EventKind.RESULT, EventKind.DECISION, EventKind.OTHER)
@@ -82,42 +80,18 @@ def changes_before(view: View, failed: Iterable[int]) -> dict[int, int]:
     changes = numpy.flatnonzero(told & ~failures(view)).astype(numpy.int32)
     changes = changes[numpy.argsort(table["occurred_ms"][changes], kind="stable")]
     changes = changes[-MAX_CHANGES:]
-    itself, beside = events.vectors.unit(changes), _beside(view, changes)
+    failing = numpy.array([*islice(failed, MAX_GUESSED)], dtype=numpy.int32)
+    near = events.vectors.unit(failing) @ events.vectors.unit(changes).T
+    likeness = near + view.vectors_beside(failing) @ view.vectors_beside(changes).T
+    may_be = near >= LIKE
+    may_be &= table["occurred_ms"][changes] < table["occurred_ms"][failing][:, None]
+    may_be &= table["session"][changes] != table["session"][failing][:, None]
     behind: dict[int, int] = {}
-    for failure in islice(failed, MAX_GUESSED):
-        row = numpy.array([failure], dtype=numpy.int32)
-        near = itself @ events.vectors.unit(row)[0]
-        likeness = near + beside @ _beside(view, row)[0]
-        earlier = table["occurred_ms"][changes] < table["occurred_ms"][failure]
-        elsewhere = table["session"][changes] != table["session"][failure]
-        places = numpy.flatnonzero(earlier & elsewhere & (near >= LIKE))
-        for place in best(changes[places], likeness[places], 1, events.ranks).tolist():
-            behind.setdefault(int(changes[places[place]]), failure)
+    for place, failure in enumerate(failing.tolist()):
+        rows = changes[may_be[place]]
+        for first in best(rows, likeness[place][may_be[place]], 1, events.ranks).tolist():
+            behind.setdefault(int(rows[first]), failure)
     return behind
-
-
-def _beside(view: View, rows: Rows) -> Array:
-    """What is said around events in their sessions, a vector of unit length for each."""
-    table, seen = view.tenant.events.table, view.seen
-    around = [
-        [one for one in chain(*(_onwards(table, row, along) for along in _ALONG)) if seen[one]]
-        for row in rows.tolist()
-    ]
-    vectors = [
-        view.tenant.events.vectors.unit(numpy.array(others, dtype=numpy.int32)).sum(axis=0)
-        for others in around
-    ]
-    dimensions = view.tenant.events.vectors.dimensions
-    summed = numpy.array(vectors, dtype=numpy.float32).reshape(len(rows), dimensions)
-    return numpy.asarray(summed / numpy.maximum(numpy.linalg.norm(summed, axis=1), 1e-9)[:, None])
-
-
-def _onwards(table: Table, row: int, along: str) -> Iterator[int]:
-    for _ in range(_STEPS_BESIDE):
-        row = int(table[along][row])
-        if row == NOBODY:
-            return
-        yield row
 
 
 def _causes_of(view: View, row: int) -> Iterator[int]:

@@ -19,7 +19,7 @@ from pipelines.columns.reads import Mentions
 from pipelines.columns.records import Standings
 from pipelines.columns.tables import NOBODY, Array, Bits, Rows, best
 from pipelines.columns.tenant import Made, Tenant
-from pipelines.columns.windows import NEIGHBOUR_STEPS, neighbours
+from pipelines.columns.windows import NEIGHBOUR_STEPS, neighbours, of_neighbour
 from pipelines.graph.reads.scope import OVER_FETCH, Scope, Within
 from pipelines.graph.rows import Hit, Hits, SessionCandidate, SessionCandidates, SessionEvent
 from projections.events import LAST_MS
@@ -199,9 +199,7 @@ class View:
         events = self.tenant.events
         rows = events.in_time(rows)
         table = {name: events.table[name][rows] for name in _OF_STANDINGS}
-        places = numpy.full(events.table.size + 1, NOBODY)  # the last one is nobody's
-        places[rows] = numpy.arange(len(rows))
-        previous = places[self._before(rows)]
+        previous = self._places_before(rows)
         cosines = window_cosines = numpy.full(len(rows), numpy.nan)
         if vector is not None:
             cosines = events.vectors.cosines(vector, rows)
@@ -271,6 +269,18 @@ class View:
         newest = sorted((-ms, ids[row]) for ms, row in zip(times, chosen, strict=True))
         return [(-ms, own_id) for ms, own_id in newest[:limit]]
 
+    def vectors_beside(self, rows: Rows) -> Array:
+        """Of what stands around events in their sessions, a vector of unit length for each.
+
+        Zeros where nothing with a vector does.
+        """
+        among = self._with_neighbours(rows)
+        unit = self.tenant.events.vectors.unit(among)
+        around = neighbours(self._places_before(among))
+        summed = sum(of_neighbour(unit, one) for one in around)[among.searchsorted(rows)]
+        norms = numpy.maximum(numpy.linalg.norm(summed, axis=1), 1e-9)
+        return numpy.asarray(summed / norms[:, None])
+
     def vectors(self, event_ids: Sequence[str]) -> Array:
         """Vectors of unit length, a row an event; zeros of one that has none or is not seen."""
         events = self.tenant.events
@@ -298,6 +308,12 @@ class View:
                 at = at[self.seen[at]]
                 met.append(at)
         return numpy.unique(numpy.concatenate(met))
+
+    def _places_before(self, rows: Rows) -> Array:
+        """Of each row the place of the one before it in its session; NOBODY: it is not here."""
+        places = numpy.full(self.tenant.events.table.size + 1, NOBODY)  # the last one is nobody's
+        places[rows] = numpy.arange(len(rows))
+        return numpy.asarray(places[self._before(rows)])
 
     def _before(self, rows: Rows) -> Rows:
         return self._stepped(rows, "previous")
