@@ -15,18 +15,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import UTC, tzinfo
 from enum import StrEnum
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 from api.retrieval.plan_phrases import ROWS
-from api.retrieval.query_terms import MAX_SEARCHED_CHARACTERS
-from api.retrieval.question_forms import SURELY_BELOW, asks_elsewhere, likely, without_asking
+from api.retrieval.query_terms import MAX_SEARCHED_CHARACTERS, as_meant
+from api.retrieval.question_forms import SURELY_BELOW, reading, without_asking
 from api.retrieval.time_spans import TimeSpan
 from api.retrieval.time_windows import Window, exact_windows
-from enrichment.vocabulary import word_set
 from projections.events import LAST_MS
 
 
@@ -254,28 +253,6 @@ _IN_WHICH: Final = re.compile(
 """What something is in: "in which city is Ana?"."""
 _OF_A_NAME: Final = 0.4
 """How sure it is that a value is asked for where nothing but such a name tells."""
-_SWAPPED: Final = {
-    f"{word[:place]}{word[place + 1]}{word[place]}{word[place + 2 :]}": word
-    for word in sorted(
-        word_set(
-            "what when where which why before after first last have the and change changed cause "
-            "caused reason"
-        )
-    )
-    for place in range(len(word) - 1)
-}
-_OTHER_WORDS: Final = word_set("fater hwy lats")
-_TYPED: Final = {word: meant for word, meant in _SWAPPED.items() if word not in _OTHER_WORDS} | {
-    "b4": "before",
-    "whyd": "why did",
-    "whend": "when did",
-    "howd": "how did",
-}
-"""Words that ask, by how they are mistyped: `waht`, `wehn`, `teh`."""
-_MAY_BE_TYPED: Final = re.compile(rf"(?<!\w)(?:{'|'.join(sorted(_TYPED))})(?![\w-])", re.IGNORECASE)
-_HOW_TYPED: Final = re.compile(
-    r"(?<!\w)hwo(?=\s+(?:many|much|long|often|did|do|does|is|was)\b)", re.I
-)
 
 
 @lru_cache(maxsize=256)
@@ -303,7 +280,11 @@ def plan_of(
     quoted = _quoted(text)
     timeless = _timeless(text, spans)
     not_meant = besides | (frozenset() if spans else _OF_A_TIME)
-    operator, confidence, guessed = _asked(text, timeless, besides=not_meant, vector=vector)
+    matching = rows_matching(text)
+    read = reading(text, matching, vector=vector)
+    operator, confidence, guessed = _asked(
+        text, timeless, matching, shares=read.shares, besides=not_meant
+    )
     compares = _COMPARED.match(text) is not None
     if guessed and compares:  # of what there is of both, not of one value
         operator, confidence, guessed = Operator.SEARCH, 0.0, False
@@ -339,19 +320,8 @@ def plan_of(
         still=_STILL.search(text) is not None,
         compares=compares,
         elsewhere=operator is Operator.CAUSE
-        and (
-            _OF_CHANGE.search(text) is not None
-            or asks_elsewhere(text, rows_matching(text), vector=vector)
-        ),
+        and (read.elsewhere or _OF_CHANGE.search(text) is not None),
         guessed=guessed,
-    )
-
-
-def as_meant(text: str) -> str:
-    """A question with the words that ask as they are spelled: "wehn", "b4"."""
-    text = _HOW_TYPED.sub("how", text)
-    return _MAY_BE_TYPED.sub(
-        lambda match: match[0] if match[0].isupper() else _TYPED[match[0].lower()], text
     )
 
 
@@ -406,9 +376,10 @@ _OF_A_TIME: Final = frozenset((Operator.WINDOW, Operator.VALUE_AT))
 def _asked(
     text: str,
     timeless: str,
+    matching: Mapping[Operator, float],
     *,
+    shares: dict[str, float],
     besides: frozenset[Operator],
-    vector: tuple[float, ...] | None,
 ) -> tuple[Operator, float, bool]:
     """The operator that is asked for, how sure it is (0: nothing is understood), and if by guess.
 
@@ -416,14 +387,12 @@ def _asked(
     row that matches part of a question may mislead. The surer a row, the more it takes to overrule
     it.
     """
-    matching = rows_matching(text)
     allowed = _ALL - besides
     strengths = {one: strength for one, strength in matching.items() if one in allowed}
     if timeless != text:  # whole sentences, to which a time may be added
         strengths |= rows_matching(timeless, of=_WITHOUT_TIME & allowed)
     best = max(strengths, key=strengths.__getitem__, default=Operator.SEARCH)
     strength = strengths.get(best, 0.0)
-    shares = likely(text, matching, vector=vector)
     if Operator.VALUE_AT not in allowed:  # of a day that it does not name
         shares[Operator.VALUE] += shares[Operator.VALUE_AT]
     learned = max(allowed, key=lambda operator: shares[operator])

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from api.retrieval.time_spans import TimeSpan, time_spans
 from enrichment.names import canonical_name
 from enrichment.stems import name_words, plain, stem, words_in
-from enrichment.vocabulary import STOP_WORDS
+from enrichment.vocabulary import STOP_WORDS, word_set
 
 MAX_SEARCHED_CHARACTERS: Final = 2_000
 MAX_NAMING_CHARACTERS: Final = 512
@@ -40,6 +40,36 @@ _IDENTIFIER = re.compile(r"(?<![^\W_])(?=[^\W_]*\d)(?=[^\W_]*[^\W\d_])[^\W_]{4,}
 _MEASURE = re.compile(r"\d+[^\W\d_]{1,3}")
 """A number and its unit or ending ("250ms", "18th") names nothing."""
 _JOINTS = re.compile(r"[\s_-]+")
+_SWAPPED: Final = {
+    f"{word[:place]}{word[place + 1]}{word[place]}{word[place + 2 :]}": word
+    for word in sorted(
+        word_set(
+            "what when where which why before after first last have the and change changed cause "
+            "caused reason"
+        )
+    )
+    for place in range(len(word) - 1)
+}
+_OTHER_WORDS: Final = word_set("fater hwy lats")
+_TYPED: Final = {word: meant for word, meant in _SWAPPED.items() if word not in _OTHER_WORDS} | {
+    "b4": "before",
+    "whyd": "why did",
+    "whend": "when did",
+    "howd": "how did",
+}
+"""Words that ask, by how they are mistyped: `waht`, `wehn`, `teh`."""
+_MAY_BE_TYPED: Final = re.compile(rf"(?<!\w)(?:{'|'.join(sorted(_TYPED))})(?![\w-])", re.IGNORECASE)
+_HOW_TYPED: Final = re.compile(
+    r"(?<!\w)hwo(?=\s+(?:many|much|long|often|did|do|does|is|was)\b)", re.I
+)
+
+
+def as_meant(text: str) -> str:
+    """A question with the words that ask as they are spelled: "wehn", "b4"."""
+    text = _HOW_TYPED.sub("how", text)
+    return _MAY_BE_TYPED.sub(
+        lambda match: match[0] if match[0].isupper() else _TYPED[match[0].lower()], text
+    )
 
 
 class QueryTerms(NamedTuple):

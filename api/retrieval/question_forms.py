@@ -44,6 +44,13 @@ class Token(NamedTuple):
     end: int
 
 
+class Reading(NamedTuple):
+    """How likely each operator is meant, and whether a cause elsewhere rather than one here."""
+
+    shares: dict[str, float]
+    elsewhere: bool
+
+
 class Forms(NamedTuple):
     """The two models.
 
@@ -160,33 +167,29 @@ def likely(
         model: None: that of the table.
         vector: of the question, by the embedder; None: its words must do.
     """
-    shares = _shares(text, rows, model or forms(), vector)
-    shares["cause"] += shares.pop(ELSEWHERE)
-    return shares
+    return reading(text, rows, model, vector=vector).shares
 
 
-def asks_elsewhere(
+def reading(
     text: str,
     rows: Mapping[Row, float],
     model: Forms | None = None,
     *,
     vector: Sequence[float] | None = None,
-) -> bool:
-    """Whether a question for a cause asks for what was changed elsewhere; as `likely` takes it."""
-    shares = _shares(text, rows, model or forms(), vector)
-    return shares[ELSEWHERE] > shares["cause"]
-
-
-def _shares(
-    text: str, rows: Mapping[Row, float], model: Forms, vector: Sequence[float] | None
-) -> dict[str, float]:
+) -> Reading:
+    """What a question is read as; arguments as of `likely`."""
+    model = model or forms()
     grams = grams_of(tokens_of(text)) | rows_grams(rows)
     held = sorted(model.grams[gram] for gram in grams if gram in model.grams)  # summed alike
     scores = model.weights[held].sum(axis=0) + model.bias
     if vector is not None:
         scores = scores + numpy.asarray(vector, dtype=numpy.float32) @ model.meaning
-    shares = numpy.exp(scores - scores.max())
-    return dict(zip(model.operators, (shares / shares.sum()).tolist(), strict=True))
+    worth = numpy.exp(scores - scores.max())
+    shares = dict(zip(model.operators, (worth / worth.sum()).tolist(), strict=True))
+    elsewhere = shares.pop(ELSEWHERE)
+    is_elsewhere = elsewhere > shares["cause"]
+    shares["cause"] += elsewhere
+    return Reading(shares, is_elsewhere)
 
 
 def signs_of(told: Sequence[Token], words: frozenset[str]) -> Iterator[tuple[str, ...]]:

@@ -35,7 +35,7 @@ a conversation of people is ranked as one (`relevance`)."""
 SCORE_SPREAD: Final = 3.0
 """Score between an event that answers and one that is worth 1/e of it."""
 GUESSED_AT_MOST: Final = 0.8
-"""How sure it is that a change is behind a failure which only means what it means."""
+"""How sure it is at most that a change is behind a failure, where only their meaning says so."""
 MAX_EXPLAINED: Final = 20
 _BOTH_ENDS: Final = 2
 _NAMED_SESSION: Final = re.compile(

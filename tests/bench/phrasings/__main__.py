@@ -27,9 +27,9 @@ from api.retrieval.question_forms import (
     ELSEWHERE,
     TABLE,
     Forms,
-    asks_elsewhere,
     likely,
     read_forms,
+    reading,
     without_asking,
 )
 from enrichment.stems import stems_of
@@ -76,15 +76,14 @@ def tell(name: str, questions: Sequence[Filled], model: Forms, *, verbose: bool)
     meant = told = both = 0
     for one, vector in zip(questions, embedded([one.text for one in questions]), strict=True):
         rows = rows_matching(one.text)
-        shares = likely(one.text, rows, model, vector=vector)
+        shares, is_elsewhere = reading(one.text, rows, model, vector=vector)
         best = max(shares, key=shares.__getitem__)
         read["table"] += best == one.operator
         by_words = likely(one.text, rows, model)
         read["without vectors"] += max(by_words, key=by_words.__getitem__) == one.operator
         read["rows"] += max(rows, key=rows.__getitem__, default="search") == one.operator
         if one.operator == "cause":
-            found_elsewhere = asks_elsewhere(one.text, rows, model, vector=vector)
-            elsewhere[one.elsewhere, found_elsewhere] += 1
+            elsewhere[one.elsewhere, is_elsewhere] += 1
         if verbose and best != one.operator:
             sys.stdout.write(f"  {one.operator} read as {best} {shares[best]:.2f}: {one.text}\n")
         wanted = stems_of(" ".join(one.text[start:end] for start, end in one.topics))
@@ -98,10 +97,9 @@ def tell(name: str, questions: Sequence[Filled], model: Forms, *, verbose: bool)
     shares_read = {way: round(times / len(questions), 3) for way, times in read.items()}
     topics = f"; topics: precision {both / told:.3f}, recall {both / meant:.3f}" if meant else ""
     sys.stdout.write(f"{name}, {len(questions)}: {shares_read}{topics}\n")
-    for is_elsewhere in (True, False):
-        of_all = elsewhere[is_elsewhere, True] + elsewhere[is_elsewhere, False]
-        way = "a change elsewhere" if is_elsewhere else "a cause where it happened"
-        sys.stdout.write(f"  asked for {way}: {elsewhere[is_elsewhere, is_elsewhere]}/{of_all}\n")
+    for is_so, way in ((True, "a change elsewhere"), (False, "a cause where it happened")):
+        of_all = elsewhere[is_so, True] + elsewhere[is_so, False]
+        sys.stdout.write(f"  asked for {way}: {elsewhere[is_so, is_so]}/{of_all}\n")
 
 
 if __name__ == "__main__":
