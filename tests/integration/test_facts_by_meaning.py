@@ -65,6 +65,18 @@ SESSIONS: Final[tuple[Told, ...]] = (
             result("motorpool.assign", ok=1),
         ),
     ),
+    (
+        *("home-1", 8.5, "ana", "shop-agent"),
+        (said_by_user("Hi, I live in Porto and I want to buy a bike."),),
+    ),
+    (
+        *("home-2", 2.5, "ana", "shop-agent"),
+        (
+            said_by_user("I have moved: I now live in Coimbra."),
+            call("update_address", customer_id="ana", city="Coimbra", street="Rua Larga 4"),
+            result("update_address", customer_id="ana", city="Coimbra", status="updated"),
+        ),
+    ),
 )
 
 
@@ -83,6 +95,8 @@ def edition() -> Iterator[Edition]:
         (f"What was Otto Lind's car registration on {_BETWEEN}?", "FL-202", "car-1"),
         ("What is the car registration of Ines Roth?", "FL-345", "car-3"),
         ("Which entry is in force for the desk of Otto Lind?", "4-B", "desk-1"),
+        ("Where did Ana live before Coimbra?", "PORTO", "home-1"),
+        ("Where did Ana live before?", "PORTO", "home-1"),
     ],
 )
 def test_a_fact_is_found_by_what_it_means(

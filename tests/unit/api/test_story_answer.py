@@ -344,6 +344,24 @@ def test_what_failed_is_known_by_any_word_for_it(which: str) -> None:
     assert given.order[0] in ("3", "4")
 
 
+@pytest.mark.parametrize(("which", "first"), [("held", "2"), ("vetoed", "2"), ("", "6")])
+def test_of_an_act_that_failed_once_the_attempt_is_meant_that_is_called_so(
+    which: str, first: str
+) -> None:
+    question = f"What came right before the {which} payment of invoice SI-2037-453?"
+    plan, terms, stories = asked(question)
+    stories.add(0, "message", "please pay invoice SI-2037-453", author="ann")
+    stories.add(0, "call", "invoice SI-2037-453", tool="get_invoice")
+    stories.add(0, "result", "invoice SI-2037-453 of the mill", tool="get_invoice")
+    stories.add(0, "call", "invoice SI-2037-453", tool="payment")
+    stories.add(0, "failure", "price variance of SI-2037-453", tool="payment")
+    stories.add(0, "call", "accept SI-2037-453", tool="ask_buyer")
+    stories.add(0, "result", "accepted by the buyer", tool="ask_buyer")
+    stories.add(0, "call", "invoice SI-2037-453 with the key", tool="payment")
+    stories.add(0, "result", "payment queued", tool="payment")
+    assert answer(question, stories, plan, terms).order[0] == first
+
+
 def test_what_did_not_fail_is_not_taken_for_a_failure() -> None:
     plan, terms, stories = asked("What came right after the printed label?")
     of_weather(of_printer(stories, 0, "ann"), 1)
