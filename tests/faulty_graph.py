@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from pipelines.graph.memory import MemoryGraph, MemoryTransaction
@@ -12,6 +12,8 @@ class FaultyGraph(MemoryGraph):
     """The store itself, with a place for faults around each commit.
 
     Attributes:
+        unsettled: partitions of stages whose commits show their checkpoints and no nodes yet, as a
+            server may for some milliseconds.
         before_commit, after_commit: called around each commit; what they raise is what the caller
             of the transaction gets. Before it nothing is kept, after it all is.
         commits: how many there were.
@@ -19,6 +21,7 @@ class FaultyGraph(MemoryGraph):
 
     def __init__(self) -> None:
         super().__init__()
+        self.unsettled: set[tuple[str, int]] = set()
         self.before_commit: Callable[[], None] = lambda: None
         self.after_commit: Callable[[], None] = lambda: None
         self.commits = 0
@@ -26,7 +29,12 @@ class FaultyGraph(MemoryGraph):
     @contextmanager
     def transaction(self) -> Iterator[MemoryTransaction]:
         with super().transaction() as transaction:
+            if self.unsettled:
+                transaction.nodes = lambda *_: {}  # type: ignore[method-assign]  # of this one
             yield transaction
             self.before_commit()
         self.commits += 1
         self.after_commit()
+
+    def settle(self, stage: str, partitions: Iterable[int]) -> None:
+        self.unsettled.difference_update((stage, partition) for partition in partitions)

@@ -667,6 +667,9 @@ class MemoryGraph(_Reads):
             nodes = self._tables.nodes[CHECKPOINT.label]
             return [_checkpoint(nodes[key]) for key in sorted(nodes) if stage in (None, key[0])]
 
+    def settle(self, stage: str, partitions: Iterable[int]) -> None:
+        """Nothing to wait for: a commit shows all of itself at once."""
+
     def dead_letters(
         self, stage: str | None = None, partition: int | None = None
     ) -> list[Mapping[str, Any]]:

@@ -617,6 +617,14 @@ class Neo4jGraph(_Neo4jReads):
         rows = self.client.ask(questions.READ_CHECKPOINTS, stage=stage)
         return [checkpoint_of(row) for row in rows]
 
+    def settle(self, stage: str, partitions: Iterable[int]) -> None:
+        self.client.write(
+            cypher.HOLD_CHECKPOINTS,
+            self.client.timeout_s,
+            stage=stage,
+            partitions=sorted(set(partitions)),
+        )
+
     def dead_letters(
         self, stage: str | None = None, partition: int | None = None
     ) -> list[Mapping[str, Any]]:
@@ -643,7 +651,7 @@ class Neo4jGraph(_Neo4jReads):
         if not rows:
             raise ChangesLost(reason=_NO_FEED)
         numbers = {chain: number for chain, number in rows[0]["chains"] if chain is not None}
-        self._settle(numbers)
+        self._settle_feed(numbers)
         return FeedPlace(rows[0]["identity"], numbers)
 
     def changes(self, place: FeedPlace, most: int = MOST_CHANGES) -> Changes:
@@ -651,10 +659,10 @@ class Neo4jGraph(_Neo4jReads):
         for _ in range(_SETTLED):
             if len(rows) == expected(place, newest, most):
                 break
-            self._settle(newest)  # the newest is being committed, or they are lost
+            self._settle_feed(newest)  # the newest is being committed, or they are lost
             newest, rows = self._read_changes(place, most)
         told = changes_of(place, newest, rows, most)
-        self._settle(name for name, number in newest.items() if told.place.numbers[name] == number)
+        self._settle_feed(name for name, number in newest.items() if told.place.numbers[name] == number)
         return told
 
     def _read_changes(
@@ -672,7 +680,7 @@ class Neo4jGraph(_Neo4jReads):
             raise ChangesLost(reason="chains are missing")
         return dict(row["newest"]), [(*at, payload) for *at, payload in row["changes"]]
 
-    def _settle(self, chains: Iterable[str]) -> None:
+    def _settle_feed(self, chains: Iterable[str]) -> None:
         """Wait until all of the newest changes can be read: a commit shows its parts one by one."""
         if names := list(chains):
             limit_s = self.client.timeout_s

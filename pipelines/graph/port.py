@@ -425,7 +425,17 @@ class Graph(Reads, Protocol):
         ...
 
     def checkpoints(self, stage: str | None = None) -> list[Checkpoint]:
-        """The checkpoints of a stage, or of all, by stage and partition."""
+        """The checkpoints of a stage, or of all, by stage and partition.
+
+        A commit may show its parts one by one, the checkpoint first: see `settle`.
+        """
+        ...
+
+    def settle(self, stage: str, partitions: Iterable[int]) -> None:
+        """Return once all can be read that `checkpoints` has told to be folded.
+
+        It waits for transactions that move these checkpoints, one after the other.
+        """
         ...
 
     def dead_letters(

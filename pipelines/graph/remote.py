@@ -37,8 +37,8 @@ ERROR: Final = "error"
 QUESTIONS: Final = frozenset(
     (
         *("nodes", "find", "scan", "edges", "between", "degrees", "across", "stretch", "nearest"),
-        *("ensure_schema", "ensure_checkpoints", "checkpoints", "dead_letters", "clear"),
-        *("renew_feed", "feed", "changes", "store_id", "counts", "census"),
+        *("ensure_schema", "ensure_checkpoints", "checkpoints", "settle", "dead_letters"),
+        *("clear", "renew_feed", "feed", "changes", "store_id", "counts", "census"),
     )
 )
 WRITES: Final = frozenset(
@@ -275,7 +275,7 @@ class _Asking:
 
 def _whole(value: Any) -> Any:
     """What is only run through, as a list: it is to be sent."""
-    return list(value) if isinstance(value, Iterator) or _is_view(value) else value
+    return list(value) if isinstance(value, (Iterator, range)) or _is_view(value) else value
 
 
 def _is_view(value: Any) -> bool:

@@ -366,6 +366,7 @@ class _Run:
                 if tail is not None and checkpoint.seq >= tail.seq:
                     del wanted[checkpoint.partition]
             if not wanted:
+                self._graph.settle(CONSOLIDATION.name, self._partitions)
                 self._partitions.clear()
                 return
             if not (self._folds and self._fold()):
@@ -396,6 +397,7 @@ class _Run:
                 return
             if not self._fold():
                 self._ended.wait(_POLL_S)
+        self._graph.settle(ENRICHMENT.name, range(len(tails)))
 
     def _behind(self, tails: Sequence[Tail]) -> int:
         seqs = {c.partition: c.seq for c in self._graph.checkpoints(ENRICHMENT.name)}

@@ -154,6 +154,7 @@ class LiveRunner(Runner):
             self.retries.wait_until(
                 lambda: self._has_passed(upstream, until), f"the {upstream} goes first"
             )
+            self.graph.settle(upstream, range(self.ledger.partitions))
         for _ in range(round(GIVE_WAY_S / _GIVE_WAY_STEP_S)):
             if self._behind(self.stage.upstream) <= GIVE_WAY_ENTRIES:
                 return

@@ -373,6 +373,7 @@ class Runner:
             return all(seqs.get(end.partition, -1) >= end.seq for end in ends)
 
         self.retries.wait_until(passed, f"the {upstream} goes first")
+        self.graph.settle(upstream, [end.partition for end in ends])
 
     def _decode(self, entries: Sequence[Entry]) -> list[Placed]:
         begun = perf_counter()

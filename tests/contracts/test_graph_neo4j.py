@@ -14,7 +14,8 @@ from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.graph.reads import chains
 from pipelines.graph.rows import End
 from projections.errors import GraphRejected, GraphUnavailable, TransactionTimeout
-from projections.operations import Operations
+from projections.identity import Position
+from projections.operations import Checkpoint, Operations
 from projections.schema import (
     COMMUNITY,
     EDGES,
@@ -101,6 +102,21 @@ def test_indexes_of_events_are_made_for_people_who_ask_them(neo4j_graph: Neo4jGr
         assert neo4j_graph.census().indexes >= names
     for name in names:
         driver.execute_query(f"DROP INDEX {name}")
+
+
+def test_it_waits_for_the_commit_that_moves_a_checkpoint(neo4j_graph: Neo4jGraph) -> None:
+    """The server shows the parts of a commit one by one, and holds its locks to the end."""
+    neo4j_graph.ensure_checkpoints(STAGE, 2, 1)
+    moved = Checkpoint(STAGE, 1, Position(1, 0), 1, "")
+    with ThreadPoolExecutor(1) as others:
+        with neo4j_graph.transaction() as transaction:
+            transaction.advance(Checkpoint(STAGE, 1), moved)
+            neo4j_graph.settle(STAGE, [0])  # of another partition
+            waiting = others.submit(neo4j_graph.settle, STAGE, [0, 1])
+            with pytest.raises(TimeoutError):
+                waiting.result(0.5)
+        waiting.result(60)
+    assert neo4j_graph.checkpoints(STAGE)[1] == moved
 
 
 def test_times_are_stored_as_times(neo4j_graph: Neo4jGraph) -> None:

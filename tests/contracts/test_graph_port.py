@@ -119,6 +119,13 @@ def test_checkpoints_start_before_the_first_entry(started: Graph) -> None:
     assert len(started.checkpoints()) == PARTITIONS + 1
 
 
+def test_nobody_waits_for_what_nobody_moves(started: Graph) -> None:
+    before = started.checkpoints()
+    started.settle(STAGE, range(PARTITIONS + 1))
+    started.settle("another", [0])
+    assert started.checkpoints() == before
+
+
 def test_missing_checkpoints_are_made_and_the_others_stay(started: Graph) -> None:
     with started.transaction() as transaction:
         transaction.advance(at(0), at(4))

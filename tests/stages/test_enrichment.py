@@ -14,7 +14,7 @@ from pipelines.models.installed import EMBEDDER_INT8
 from pipelines.operations.dead_letters import list_, retry
 from pipelines.work.live import Decisions
 from pipelines.work.settings import DeclaredTool
-from pipelines.work.stages import ENRICHMENT
+from pipelines.work.stages import ENRICHMENT, PROJECTION
 from projections.errors import ModelsMismatch
 from projections.events import Event
 from projections.operations import Operations, RemoveEdge
@@ -90,6 +90,20 @@ def test_facts_have_intervals(enriched: Enriched) -> None:
         ["Ann", "Paris", START_MS + 14, START_MS + 15],
         ["Ann", "Berlin", START_MS + 15, None],
     ]
+
+
+def test_it_waits_until_all_of_the_earlier_commit_can_be_read(enriched: Enriched) -> None:
+    """An event without a node was forgotten: one that is only not shown yet would be lost."""
+    events, stack = conversation(), enriched.stack
+    stack.append(*events)
+    stack.fold()
+    stack.graph.unsettled = {
+        (one.stage, one.partition) for one in stack.graph.checkpoints(PROJECTION.name) if one.seq
+    }
+    enriched.fold()
+    in_one = Enriched(MemoryStack())
+    in_one.take_in(*events)
+    assert enriched.folded() == in_one.folded()
 
 
 def test_a_write_that_succeeded_ends_what_held_before(enriched: Enriched) -> None:

@@ -10,7 +10,7 @@ from pipelines.ledger.entries import Block
 from pipelines.work.live import LiveRunner
 from pipelines.work.runner import Runner
 from pipelines.work.services import make_fold
-from pipelines.work.stages import CONSOLIDATION
+from pipelines.work.stages import CONSOLIDATION, ENRICHMENT
 from projections.errors import Stopped
 from projections.events import Event
 from projections.identity import partition_of
@@ -74,6 +74,17 @@ def test_a_decision_waits_until_every_partition_is_enriched(
         runner.apply(decision)
     enrich(live, ELSEWHERE)
     assert runner.apply(decision).position == decision.entries[-1].position
+
+
+def test_a_decision_waits_until_all_of_every_partition_can_be_read(
+    live: Consolidated, runner: LiveRunner
+) -> None:
+    came(live, event(50, at=900, session_id="session-0"), boosted(60, {1: 1.0}))
+    enrich(live, ELSEWHERE)
+    unsettled = live.stack.graph.unsettled
+    unsettled |= {(ENRICHMENT.name, partition) for partition in range(PARTITIONS)}
+    runner.apply(block(live, runner, DECISIONS))
+    assert not unsettled
 
 
 def test_what_came_after_a_decision_is_not_waited_for(

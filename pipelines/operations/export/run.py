@@ -52,6 +52,8 @@ def _of_graph(
     ) -> Iterator[bytes]:
         graph = services.graph(services.active())
         before = graph.checkpoints()
+        for stage in sorted({one.stage for one in before}):
+            graph.settle(stage, (one.partition for one in before if one.stage == stage))
         yield from write(graph, selection.tenant, report, progress)
         if graph.checkpoints() != before:
             report.notes.append("the graph changed meanwhile: an edge may lack one of its nodes")
