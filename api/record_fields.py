@@ -192,12 +192,16 @@ def _changed(record: Sequence[_Line], *, may_ask: bool) -> Iterator[_Line]:
     former = {version.of: values[name] for name, version in versions.items() if version.former}
     # `size_gb` beside `previous_size_gb` is what it is now
     plain = {name: _words(name) for name in values if name not in versions}
+    if named:  # `key: pool`, `value: 40`
+        versions |= {name: _Version(False) for name in _VALUE if values.get(name)}
     versions |= {name: _Version(False, of) for name, of in plain.items() if of and of in former}
     present = {version.of for version in versions.values() if not version.former}
     for line in record:
         version = versions.get(line.name)
         if version is None or (version.of and version.of not in former.keys() & present):
             yield line
+        elif line.name in _VALUE and version.of not in former:
+            yield _under_its_name(line, version, named)
         elif version.of in former and not version.former and (version.of or named or above):
             yield _under_its_name(line, version, named)._replace(former=former[version.of])
 

@@ -46,7 +46,9 @@ _DECIMAL: Final = re.compile(r"\d{1,15}(?:\.\d+)?")
 _COUNTS: Final = frozenset(("count", "quantity", "qty"))
 """Names of fields that say how many of what the record is about."""
 
-_PEOPLE: Final = word_set("people persons guests attendees participants visitors passengers pax")
+_PEOPLE: Final = word_set(
+    "people persons guests attendees participants visitors passengers pax party"
+)
 """Names of fields that say how many people there are."""
 
 
@@ -208,6 +210,10 @@ def measured(measure: str, fields: Iterable[Field]) -> Field | None:
 _MONEY: Final = frozenset(("eur", "euros", "usd", "dollars", "gbp", "pounds", "chf", "francs"))
 
 
+_CODE: Final = re.compile(r"[A-Za-z]+\d")
+"""How a value begins that is no amount, though it has a number: `TP1912`."""
+
+
 def how_much(stuff: str | None, amounts: Sequence[Field], plan: Plan) -> Field | None:
     """How much of something, or how much money; None: no record says it.
 
@@ -219,11 +225,12 @@ def how_much(stuff: str | None, amounts: Sequence[Field], plan: Plan) -> Field |
     if stuff is not None and stuff.split() != ["money"]:
         told = (called(meanings(name), amounts, plan) for name in (stuff, "quantity", "qty"))
         return next(filter(None, told), None) or _amount_done(plan, amounts)
-    of_first = [field for field in amounts if field.node_id == amounts[0].node_id]
-    in_money = [field for field in of_first if field.words[-1] in _MONEY]
-    if len(in_money) == 1:
-        return in_money[0]
-    return called(meanings("amount"), amounts, plan) or _amount_done(plan, amounts)
+    in_money = [field for field in amounts if field.words[-1] in _MONEY]
+    of_first = [field for field in in_money if field.node_id == in_money[0].node_id]
+    if len(of_first) == 1:
+        return of_first[0]
+    counted = [field for field in amounts if not _CODE.match(field.value)]
+    return called(meanings("amount"), counted, plan) or _amount_done(plan, counted)
 
 
 def _is_asked(word: str, question: frozenset[str]) -> bool:

@@ -76,9 +76,14 @@ _HOW_BIG: Final = re.compile(
 )
 
 
+def asks_how_much(plan: Plan) -> bool:
+    """Whether an amount is asked for."""
+    return _HOW_MUCH.match(plan.timeless) is not None
+
+
 def lacks_number(plan: Plan, node: Node, shown: Shown) -> bool:
     """Whether an amount is asked for, and an event says none, or none of what has that number."""
-    if _HOW_MUCH.match(plan.timeless) is None:
+    if not asks_how_much(plan):
         return False
     text = said_by(node, shown)
     numbers = set(filter(str.isdigit, words_in(plan.timeless)))
@@ -94,7 +99,7 @@ _SAID_NUMBER: Final = re.compile(
 
 def _stated(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
     """The field that a question asks for, of the first event or of its call or outcome."""
-    if _HOW_MUCH.match(plan.timeless):
+    if asks_how_much(plan):
         return _asked_by_name(plan, evidence, shown)
     if match := _HOW_BIG.match(plan.timeless):
         size = measured(match["measure"].lower(), asked_fields(plan, evidence, shown))
@@ -105,7 +110,33 @@ def _stated(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
         attributes.append(noun)
     fields = [*asked_fields(plan, evidence, shown)]
     told = (called(meanings(name), fields, plan) for name in attributes)
-    return as_it_is_asked(next(filter(None, told), None), plan, shown)
+    field = next(filter(None, told), None)
+    return as_it_is_asked(field, plan, shown) if field is not None else _of_its_form(plan, shown)
+
+
+_FORMS: Final = (
+    (
+        re.compile(r"(?<!\w)e-?mail(?:s|\s+address)?(?!\w)", re.I),
+        re.compile(r"[\w.+-]+@\w[\w.-]*\w"),
+    ),
+    (
+        re.compile(r"(?<!\w)(?:link|url|web\s*(?:site|page))(?!\w)", re.I),
+        re.compile(r"https?://\S+\w"),
+    ),
+)
+"""What is known by its form, whatever the field is called or the sentence says."""
+
+
+def _of_its_form(plan: Plan, shown: Shown) -> Value | None:
+    """What has the form of what a question names, where an event says a single one of it."""
+    form = next((form for named, form in _FORMS if named.search(plan.timeless)), None)
+    if form is None or is_former(plan):
+        return None
+    for node in islice(shown.events.values(), FIRST_EVENTS):
+        said = set(form.findall(said_by(node, shown)))
+        if len(said) == 1 and not has_failed(node):
+            return Value(said.pop(), [node.node_id])
+    return None
 
 
 def brought_up_to_date(value: Any, plan: Plan, evidence: list[str], shown: Shown) -> Value | None:

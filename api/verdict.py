@@ -15,7 +15,7 @@ from api.record_fields import Shown, fields_of, said_by, summary_of
 from api.record_history import has_failed, put_right
 from api.record_numbers import asks_for_sum, asks_how_long_kept, counted
 from api.record_reading import says_half
-from api.record_values import brought_up_to_date, each_of, lacks_number, value_of
+from api.record_values import asks_how_much, brought_up_to_date, each_of, lacks_number, value_of
 from api.retrieval.intent import PERSONAL
 from api.retrieval.narrative import AnswerHead
 from api.retrieval.plan import VALUES, Operator, Plan
@@ -93,8 +93,9 @@ def answer_of(
 
 
 def lacks_value(plan: Plan, answer: Answer) -> bool:
-    """Whether nothing says what is asked for, however near the first event is: who, when, a sum."""
-    return answer.value is None and (plan.operator in _SAID_OF_WHOM or asks_for_sum(plan))
+    """Whether nothing says who, when, how much or what sum, however near the first event is."""
+    of_one = plan.operator in _SAID_OF_WHOM or asks_for_sum(plan) or asks_how_much(plan)
+    return answer.value is None and of_one
 
 
 _PROVED_BY_ONE: Final = (*VALUES, Operator.ACTOR)

@@ -95,14 +95,16 @@ def stretch(stories: Stories, features: Features, plan: Plan, best: int) -> Arra
     return numpy.array([start, outcome]) if start >= 0 and start != outcome else None
 
 
-def from_type_to_type(stories: Stories, features: Features) -> Array | None:
+def from_type_to_type(stories: Stories, features: Features, best: int) -> Array | None:
     """From the first to the last event of what a question names, whose types are of one thing.
 
-    `alert.raised` until `alert.resolved`, both of the same alert.
+    `alert.raised` until `alert.resolved`, both of the same alert; where it is named by no
+    identifier, of the story of the event that answers best.
     """
+    of_it = stories.holds.all(axis=1)
     if not stories.holds.shape[1]:
-        return None
-    telling = features.roles.other & (stories.type >= 0) & stories.holds.all(axis=1)
+        of_it = (stories.story == stories.story[best]) & (stories.counts > 0).all(axis=1)
+    telling = features.roles.other & (stories.type >= 0) & of_it
     places = numpy.flatnonzero(telling)
     places = places[numpy.argsort(stories.occurred_ms[places], kind="stable")]
     if len(places) < _BOTH:

@@ -174,7 +174,7 @@ _ASKS: Final = re.compile(
     re.IGNORECASE,
 )
 _AHEAD: Final = re.compile(
-    r"\W*(?:(?:by|until|till)\s+)?when\s+(?:is|am|are|will|does|do|must|should|can)\b",
+    r"\W*(?:(?:by|until|till)\s+)?when\s+(?:is|am|are|will|does|do|must|should|can|may|might|shall)\b",
     re.IGNORECASE,
 )
 _LASTING: Final = re.compile(
@@ -296,7 +296,10 @@ def plan_of(
         operator, confidence, guessed = Operator.SEARCH, 0.0, False  # all of it tells, no field
     if operator is Operator.VALUE and spans and all(span.span.end_ms <= now_ms for span in spans):
         operator = Operator.VALUE_AT
-    if operator is Operator.SUMMARY and spans and not _SESSION.search(text):
+    sums_up = operator is Operator.SUMMARY or (
+        operator is Operator.WINDOW and Operator.SUMMARY in matching
+    )
+    if sums_up and spans and not _SESSION.search(text):
         operator = Operator.WINDOW  # of a day: what happened on it
         left = _without(timeless, Operator.SUMMARY).strip(" ?.!,:;")
         timeless = left or WHAT_HAPPENED
@@ -369,6 +372,9 @@ _NEEDED: Final = {
 }
 """What a question must have to be read so without a row: an error has a number or a mark, what is
 open is said to be so, the last words are words."""
+_OPENED: Final = re.compile(
+    r"(?<!\w)(?:did|has|have|had|does|do)\s+(?:\S+\s+){1,3}?open(?:ed)?\b(?!\s+yet)", re.IGNORECASE
+)
 _OF_LENGTH: Final = (Operator.TIME, Operator.LESSON)
 _OF_A_TIME: Final = frozenset((Operator.WINDOW, Operator.VALUE_AT))
 
@@ -404,6 +410,8 @@ def _asked(
         return (learned, 0.0, False) if is_plain else (best, min(1.0, strength), False)
     needed = _NEEDED.get(learned)
     is_meant = needed is None or needed.search(text) is not None
+    if learned is Operator.OPEN and _OPENED.search(text) is not None:
+        is_meant = False  # who opened something asks for no more than that
     if learned in _OF_PLACE and _asks_if_so(text):
         is_meant = False  # "did the alert resolve?" asks for no event beside another
     if shares[learned] >= least and is_meant and learned is not best:

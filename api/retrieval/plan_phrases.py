@@ -41,6 +41,13 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
         ),
     ),
     (
+        "value",
+        1.2,
+        (
+            r"^\W*who(?:['\u2019]?s|\s+(?:is|are|was|were))(?=\s+(?:my|our|the|his|her|their|your)\s+(?:\w+\s+){1,4}with\W*$)",
+        ),
+    ),
+    (
         "actor",
         1.2,
         (
@@ -90,7 +97,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
             rf"(?:list|name|show|give)(?:\s+me)?\s+(?:all\s+)?(?:the\s+|our\s+)?{_ALL_PEOPLE}(?:\s+(?:who|that|with|whose))?",
             r"(?:give\s+me\s+|list\s+|name\s+|show\s+me\s+)?every(?:one|body)\s+(?:who|that|with|whose)",
             rf"across\s+all\s+(?:the\s+|our\s+)?{_PEOPLE},?(?:\s+who)?",
-            rf"(?<!for\s)how\s+many\s+(?:of\s+(?:our|the)\s+)?{_ALL_PEOPLE}",
+            rf"(?<!for\s)how\s+many\s+(?:of\s+(?:our|the)\s+)?{_ALL_PEOPLE}(?!\s+(?:is|are|was|were)\s.*\bfor(?:\s+\w+ly)?\W*$)",
             r"who\s+else",
             rf"(?:to|for|with)\s+(?:which|what)\s+{_ALL_PEOPLE}",
         ),
@@ -369,7 +376,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
         "profile",
         1.0,
         (
-            r"(?:what|which)\s+(?:do|did|can)\s+(?:we|you|i)\s+(?:know|have|tell\s+me|remember|say)\s+(?:about|of|on)",
+            r"(?:what|which)\s+(?!did\s+i\s+say\b)(?:do|did|can)\s+(?:we|you|i)\s+(?:know|have|tell\s+me|remember|say)\s+(?:about|of|on)",
             r"what\s+(?:is|are|was)\s+(?:known|on\s+record|on\s+file|recorded|remembered|stored)\s+(?:about|of|on|for)",
             r"what\s+(?:is|do\s+we\s+have)\s+on\s+(?:record|file)\s+(?:about|of|on|for)?",
             r"(?:give\s+me\s+|show\s+me\s+|i\s+need\s+|build\s+)?(?:a|the)\s+(?:short\s+|brief\s+|full\s+)?(?:profile|portrait|picture|background|dossier|description)\s+(?:of|on|about|for)",

@@ -64,9 +64,15 @@ _HOW_TYPED: Final = re.compile(
 )
 
 
+_INITIALS: Final = {"pr": "pull request", "mr": "merge request"}
+"""What people shorten before its number, and no record does: `pull_request_id: 481`."""
+_SHORTENED: Final = re.compile(r"(?<!\w)(PR|MR|pr|mr)(?=\s+#?\d+(?!\w))")
+
+
 def as_meant(text: str) -> str:
-    """A question with the words that ask as they are spelled: "wehn", "b4"."""
+    """A question with the words that ask as they are spelled: "wehn", "b4"; "PR 12" as told."""
     text = _HOW_TYPED.sub("how", text)
+    text = _SHORTENED.sub(lambda match: _INITIALS[match[0].lower()], text)
     return _MAY_BE_TYPED.sub(
         lambda match: match[0] if match[0].isupper() else _TYPED[match[0].lower()], text
     )

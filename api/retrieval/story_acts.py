@@ -19,7 +19,7 @@ from api.retrieval.plan import Operator, Plan
 from api.retrieval.story_roles import Roles
 from api.retrieval.story_terms import StoryTerms
 from enrichment.act_names import base, is_reader, of_tool, of_type, says_verb
-from enrichment.stems import is_short_for, same_root, stem
+from enrichment.stems import is_short_for, same_root, stem, words_in
 from pipelines.columns.records import Array, Stories
 
 OF_ACTS: Final = frozenset((Operator.TIME, Operator.ACTOR))
@@ -80,15 +80,19 @@ _WHETHER: Final = (
 )
 
 
+_WHICH_DID: Final = re.compile(r" (?:and )?(?:which|what) \w+(?: \w+)? (?:did|have|has|had) ")
+"""What an act was done to is asked for, by its verb: "which flight did you book?"."""
+
+
 def asks_for_first(terms: StoryTerms) -> bool:
     """Whether of several the first is meant, and not the last."""
     return _FIRST.search(terms.text) is not None
 
 
 def is_around(plan: Plan, terms: StoryTerms) -> bool:
-    """Whether a question may ask what stands around an act, or whether there was one."""
-    whether = plan.operator is Operator.SEARCH and terms.text.startswith(_WHETHER)
-    return whether or plan.operator in AROUND_ACTS
+    """Whether a question may ask what stands around an act, or for the act itself."""
+    may_ask = terms.text.startswith(_WHETHER) or _WHICH_DID.match(terms.text) is not None
+    return (plan.operator is Operator.SEARCH and may_ask) or plan.operator in AROUND_ACTS
 
 
 def acts_asked(stories: Stories, roles: Roles, terms: StoryTerms, plan: Plan) -> Acts:
@@ -210,7 +214,10 @@ def _acts(
     nouns: Mapping[str, int],
 ) -> Iterator[tuple[_Act, frozenset[int]]]:
     """The acts whose verbs are meant, each with the places of these in the question."""
-    tools = [of_tool(name) for name in stories.tools]
+    tools = [
+        (verbs, words | _initials(name))
+        for name, (verbs, words) in zip(stories.tools, map(of_tool, stories.tools), strict=True)
+    ]
     types = [of_type(name) for name in stories.types]
     by_noun = [
         frozenset(
@@ -247,6 +254,19 @@ def _acts(
             yield act, happened
         if tried:
             yield act._replace(verbs=asked_for, tried=True), tried
+
+
+def _initials(name: str) -> frozenset[str]:
+    """What people call what a name calls in several words: of `merge_pull_request` the PR."""
+    first = "".join(word[0] for word in words_in(name) if word[0].isalpha())
+    return frozenset(
+        first[begin:end]
+        for begin in range(len(first))
+        for end in range(begin + _SHORTEST_INITIALS, len(first) + 1)
+    )
+
+
+_SHORTEST_INITIALS: Final = 2
 
 
 def calls_of(stories: Stories, roles: Roles) -> list[int]:

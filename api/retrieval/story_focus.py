@@ -16,7 +16,7 @@ from enrichment.act_names import base, is_reader, of_tool, of_type, says_verb
 from enrichment.event_kinds import EventKind
 from enrichment.stems import same_root, stem_in, words_in
 from enrichment.vocabulary import word_set
-from pipelines.columns.records import KINDS, Array, Stories
+from pipelines.columns.records import KINDS, MESSAGE, Array, Stories
 
 
 def failure_meant(
@@ -48,6 +48,8 @@ def failure_meant(
         and (telling := _of_telling_story(features, failures)) is not None
     ):
         return telling
+    if (called := _called_so(stories, terms, failures, best)) is not None:
+        return called
     if stories.failed[best] or roles.other[best]:
         return None
     of_story = failures[stories.story[failures] == stories.story[best]]
@@ -186,6 +188,23 @@ def _of_telling_story(features: Features, failures: Array) -> int | None:
     return int(failures[shares.argmax()])
 
 
+def _called_so(stories: Stories, terms: StoryTerms, failures: Array, best: int) -> int | None:
+    """The failure of a story whose tool is called by more words of a question than the first's.
+
+    Why the push was rejected is told by `git_push`, and not by the tests that failed before it.
+    """
+    if not stories.failed[best] or stories.tool[best] < 0 or stories.holds.shape[1]:
+        return None
+    same = failures[
+        (stories.story[failures] == stories.story[best]) & (stories.tool[failures] >= 0)
+    ]
+    named = {int(place): _named_in(stories, terms, int(place)) for place in same}
+    most = max(named.values(), default=0)
+    if most <= _named_in(stories, terms, best):
+        return None
+    return next(place for place, number in named.items() if number == most)
+
+
 def in_front(places: Array, order: Array) -> Array:
     """An order with some places before all others."""
     behind = order[~numpy.isin(order, places)]
@@ -210,6 +229,28 @@ def what_worked_first(stories: Stories, features: Features, order: Array) -> Arr
         later = same & stories.failed & (stories.occurred_ms >= stories.occurred_ms[best])
         first = numpy.flatnonzero(later)[:1]
     return in_front(first, order)
+
+
+_CLEARLY: Final = 0.2
+"""Share of a question's words, by rarity, and difference of cosines, that tell messages apart."""
+_HARDLY: Final = 0.05
+
+
+def said_better_first(stories: Stories, features: Features, order: Array) -> Array:
+    """An order in which a message stands in front that says more of a question than the first does.
+
+    By its words or by its meaning, and by neither less: what else speaks for the first is where it
+    stands, and its length. Before what is no message it comes only where it says each word.
+    """
+    best, words, meaning = int(order[0]), features.column("words"), features.column("meaning")
+    more, nearer = words - words[best], meaning - meaning[best]
+    says_more = (more >= _CLEARLY) & (nearer >= -_HARDLY)
+    if int(stories.kind[best]) == MESSAGE:
+        says_more |= (nearer >= _CLEARLY) & (more >= 0)
+    else:
+        says_more &= words >= _EACH_WORD
+    says_more &= (stories.kind == MESSAGE) & ~stories.asks & features.within
+    return in_front(order[says_more[order]][:1], order)
 
 
 def went_through_first(

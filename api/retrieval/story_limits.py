@@ -96,6 +96,7 @@ def within_limits(
         (operator in (Operator.COUNT, Operator.USERS) and plan.failed is True, stories.failed),
         (operator is Operator.SIMILAR and plan.failed is not False, stories.failed),
         (operator in ORDER, stories.named & roles.says),
+        (operator is Operator.SEARCH and not _is_of_words(stories, plan), ~stories.asks),
         (operator is Operator.SEARCH and bool(_DID_I.match(plan.timeless)), stories.person),
         (operator is Operator.PROMISE, roles.says & ~stories.person & ~stories.asks),
         (operator is Operator.PROMISE, stories.marks > 0),
@@ -111,6 +112,11 @@ def within_limits(
         order = numpy.argsort(stories.occurred_ms[places], kind="stable")
         within[numpy.delete(places, order[ORDER[operator]])] = False
     return within
+
+
+def _is_of_words(stories: Stories, plan: Plan) -> bool:
+    """Whether what somebody said may be asked for itself, of whom it names or by what they did."""
+    return bool(stories.named.any()) or SAYING.search(plan.timeless) is not None
 
 
 def in_time(stories: Stories, plan: Plan) -> Array:

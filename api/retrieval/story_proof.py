@@ -37,6 +37,7 @@ from api.retrieval.story_focus import (
     ordered,
     reason_stated,
     reply_to,
+    said_better_first,
     told_by_agent,
     went_through_first,
     what_worked_first,
@@ -56,6 +57,8 @@ _SPEAKING: Final = re.compile(
     r"thank\w*|suggest\w*)(?!\w)"
 )
 """What somebody said is asked for itself, and not what they told of."""
+_SAID_AS_WELL: Final = frozenset((Operator.SEARCH, Operator.TIME))
+"""Operators that what somebody said may answer as well as what was done."""
 _OF_WHAT_IS: Final = frozenset((Operator.SEARCH, Operator.VALUE))
 """Operators of which an attempt that failed says nothing."""
 
@@ -95,7 +98,7 @@ def proof_of(
     proof = _of_operator(stories, features, terms, plan=plan, order=order)
     if not plan.lasting:
         return proof
-    ends = from_type_to_type(stories, features)
+    ends = from_type_to_type(stories, features, int(order[0]))
     if ends is not None and plan.operator is Operator.TIME:
         return Proof(in_front(ends, order), ends, is_known=True, is_exact=True)
     between = stretch(stories, features, plan, int(order[0]))
@@ -111,6 +114,8 @@ def _of_operator(
         order = what_worked_first(stories, features, order)
     if plan.operator is Operator.TIME and not (plan.failed or plan.lasting or features.is_an_act):
         order = went_through_first(stories, features, terms, order)
+    if plan.operator in _SAID_AS_WELL and not (plan.failed or features.acts.done):
+        order = said_better_first(stories, features, order)
     operator, best = plan.operator, int(order[0])
     act = _of_act(stories, features, terms, plan=plan, order=order) if operator in OF_ACTS else None
     if act is not None:

@@ -11,6 +11,7 @@ import numpy
 
 from api.retrieval.plan import VALUES, Operator, Plan
 from api.retrieval.plan_phrases import ASKING_WORDS, MARKS
+from api.retrieval.query_terms import as_meant
 from api.retrieval.question_forms import topic_shares
 from enrichment.stems import plain, stem, words_in
 from enrichment.vocabulary import STOP_WORDS, word_set
@@ -131,6 +132,7 @@ def story_terms(query: str, plan: Plan) -> StoryTerms:
         query: as it is asked.
         plan: of it.
     """
+    query = as_meant(query)
     words: dict[str, str] = {}
     content = [plain(word) for word in words_in(plan.topic.lower())]
     asking = _PROMISING if plan.operator is Operator.PROMISE else frozenset()

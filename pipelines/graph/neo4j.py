@@ -662,7 +662,9 @@ class Neo4jGraph(_Neo4jReads):
             self._settle_feed(newest)  # the newest is being committed, or they are lost
             newest, rows = self._read_changes(place, most)
         told = changes_of(place, newest, rows, most)
-        self._settle_feed(name for name, number in newest.items() if told.place.numbers[name] == number)
+        self._settle_feed(
+            name for name, number in newest.items() if told.place.numbers[name] == number
+        )
         return told
 
     def _read_changes(

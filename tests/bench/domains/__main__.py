@@ -38,6 +38,7 @@ OWN: Final = (
     "museum",
     "traveldesk",
     "bakery",
+    "claims",
 )
 OF_THE_SET: Final = ("support", "coding")
 SEED: Final = 11

@@ -175,6 +175,7 @@ PHRASINGS: dict[Operator, tuple[str, ...]] = {
         "Which phone number has Ana?",
         "Which bed does Ana have?",
         "Who is the owner of invoice-core?",
+        "Who is my phone contract with?",
     ),
     Operator.VALUE_BEFORE: (
         "What was the limit before the last change?",

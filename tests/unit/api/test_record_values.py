@@ -474,6 +474,36 @@ def test_how_much_is_never_of_another_number() -> None:
     assert read("How much may the bot loan?", limit) == "3"
 
 
+def test_how_much_is_the_money_of_the_first_record_that_has_some_and_no_code() -> None:
+    train = node("train", "call", tool="book_train"), "train: TR1912\npassenger: Ana"
+    given = shown(train, (node("paid", tool="book_train"), "seat: S7\ncost_eur: 34"))
+    for one in given.events.values():
+        one.provenance = partly(NodeProvenance, session_id="s", occurred_at=NEVER)
+    assert read("How much did the train cost?", given) == "34"
+    assert read("How much did the train cost?", shown(train)) is None
+
+
+@pytest.mark.parametrize(
+    ("question", "value"),
+    [
+        ("What is my work e-mail?", "ana@mill.example"),
+        ("What is the link of the mill?", "https://mill.example/a"),
+        ("What was my work e-mail before?", None),
+        ("What is my work phone?", None),
+    ],
+)
+def test_what_has_a_form_of_its_own_is_told_by_that(question: str, value: str | None) -> None:
+    sent = node("sent", tool="send_note"), "body: ana@mill.example\nto: bob@quay.example"
+    said = node("said", "message"), "ana: use ana@mill.example for work"
+    page = node("page", tool="open_page"), "opened: https://mill.example/a."
+    assert read(question, shown(sent, said, page)) == value
+
+
+def test_how_many_people_are_a_party() -> None:
+    given = shown((node("table", tool="book_table"), "table: window\nparty: 5"))
+    assert read("For how many people is the table?", given) == 5
+
+
 def test_how_much_a_month_is_what_is_monthly() -> None:
     given = shown((node("one", tool="set_rent"), "tenant: Riel\nmonthly_net: 520\nrooms: 3"))
     assert read("What does Riel pay us a month?", given) == "520"

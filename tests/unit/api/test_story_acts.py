@@ -69,6 +69,22 @@ def test_what_a_verb_with_its_particle_did_has_a_tool_in_one_word() -> None:
     assert told("When was the shop rolled back?", fill).order[0] == "4"
 
 
+def test_what_an_act_was_done_to_is_told_by_the_act() -> None:
+    def fill(stories: Told) -> None:
+        (
+            stories.add(0, "message", "book a train to lisbon", author="ana")
+            .add(0, "call", "train to lisbon", tool="train.search")
+            .add(0, "result", "trains to lisbon", tool="train.search")
+            .add(0, "call", "train 12", tool="train.book")
+            .add(0, "failure", "no seat", tool="train.book")
+            .add(0, "call", "train 14", tool="train.book")
+            .add(0, "result", "seat 7", tool="train.book")
+        )
+
+    assert told("Which train did Ana book to Lisbon?", fill).order[:2] == ["6", "5"]
+    assert told("Which trains are there to Lisbon?", fill).order[0] != "6"
+
+
 def test_a_call_that_failed_is_no_act() -> None:
     def fill(stories: Told) -> None:
         stories.add(0, "call", "parcel 7001", tool="deliver_parcel")

@@ -63,6 +63,15 @@ def test_a_value_is_stated_by_nothing_that_asks_for_it() -> None:
     assert within(question, told.add(0, "message", "printer port 9100")) == ["1"]
 
 
+def test_who_asked_the_same_before_answers_nothing_unless_that_is_asked() -> None:
+    for question, ids in (
+        ("Which hotel did Clara get?", ["1"]),
+        ("Who asked for the hotel of Clara?", ["0", "1"]),
+    ):
+        told = asked_of(question).add(0, "message", "how much was the hotel of clara?")
+        assert within(question, told.add(0, "message", "the hotel of clara is the mill")) == ids
+
+
 def test_a_limit_that_leaves_nothing_does_not_hold() -> None:
     question = "Which calls failed?"
     told = asked_of(question).add(0, "message", "nothing failed", author="ana")

@@ -206,6 +206,14 @@ def test_no_single_record_says_the_sum_of_all() -> None:
         assert lacks_value(asked.plan, known) is (value is None)
 
 
+def test_how_much_is_not_answered_where_no_record_says_it() -> None:
+    told = returned("order returned: lamp: brass")
+    asked = story("How much did the lamp cost?", evidence=["twice"])
+    known = answer_of(asked, told, None)
+    assert known.value is None
+    assert lacks_value(asked.plan, known)
+
+
 def test_when_it_was_told_is_no_answer_to_when_it_will_be() -> None:
     told = returned("book returned: berth: 12")
     at = "2026-01-01T00:00:00+00:00"
