@@ -410,7 +410,7 @@ class ValkeyServer(ServerProcess):
         return self.data_dir / "valkey.log"
 
     def answers(self) -> bool:
-        """Whether it has loaded its data and takes commands."""
+        """See `valkey_answers`."""
         return valkey_answers(self.port, self.password)
 
     def _prepare(self) -> list[str]:
@@ -449,6 +449,8 @@ _BOLT_HANDSHAKE = bytes.fromhex("6060b017 00010205 00000000 00000000 00000000")
 def valkey_answers(port: int, password: str | None = None, timeout_s: float = 1.0) -> bool:
     """Whether the server on `port` of this machine has loaded its data and takes commands.
 
+    One whose disk is full answers, too, though it takes none that writes.
+
     Args:
         port: where it listens.
         password: None when the server asks for none.
@@ -461,7 +463,9 @@ def valkey_answers(port: int, password: str | None = None, timeout_s: float = 1.
                 if not connection.recv(64).startswith(b"+OK"):
                     return False
             connection.sendall(b"PING\r\n")
-            return connection.recv(64).startswith(b"+PONG")  # "-LOADING" while the file is read
+            # "-LOADING" while the file is read. "-MISCONF" on a full disk: then what it took last
+            # is in its memory alone, and written when there is room; killed, it would be lost.
+            return connection.recv(64).startswith((b"+PONG", b"-MISCONF"))
     except OSError:
         return False
 

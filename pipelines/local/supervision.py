@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
@@ -208,10 +209,11 @@ class Supervised:
 
 
 def tell_stderr(name: str, what: str) -> None:
-    """One line of the log of whoever holds children."""
+    """One line of the log of whoever holds children, who go on with them on a full disk, too."""
     moment = datetime.now(UTC).isoformat(timespec="milliseconds")
-    sys.stderr.write(f"{moment} {name}: {' '.join(what.split())}\n")
-    sys.stderr.flush()
+    with suppress(OSError):
+        sys.stderr.write(f"{moment} {name}: {' '.join(what.split())}\n")
+        sys.stderr.flush()
 
 
 class Supervision:
@@ -219,7 +221,8 @@ class Supervision:
 
     Args:
         children: by the names that they are asked for by.
-        changed: called, on any thread, after a child has started, answered or ended.
+        changed: called, on any thread, after a child has started, answered or ended; again, if it
+            raises OSError.
         tell: gets the name of a child and what happened, in words.
     """
 
@@ -338,6 +341,7 @@ class Supervision:
             if held.child.log_path is not None:
                 keep_small(held.child.log_path)
             if (now := (held.phase, held.child.pid)) != before:
-                before = now
-                self._changed()
+                with suppress(OSError):  # noted as soon as there is room
+                    self._changed()
+                    before = now
             ended.wait(pause_s)

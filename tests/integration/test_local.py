@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -155,6 +156,25 @@ def test_killed_parent_leaves_no_orphan(tmp_path: Path, way: str) -> None:
         parent.communicate()
     wait_until(lambda: not is_alive(pid), "its end")
     wait_until(lambda: port_is_free(port), "its port is free")
+
+
+def test_a_valkey_that_cannot_write_answers(tmp_path: Path) -> None:
+    """Killed as if it hung, it would lose what it has taken and not written."""
+    folder = tmp_path / "valkey"
+    server = ValkeyServer(folder, extra_args=("--save", "900 1"))
+    server.start()
+    try:
+        server.wait_ready()
+        with redis.from_url(server.url) as client:
+            folder.rename(tmp_path / "away")
+            shutil.rmtree(tmp_path / "away")
+            client.bgsave()
+            wait_until(lambda: client.info("persistence")["rdb_last_bgsave_status"] == "err", "it")
+            with pytest.raises(redis.ResponseError, match="MISCONF"):
+                client.set("one", "more")
+        assert server.answers()
+    finally:
+        server.kill()
 
 
 def test_port_in_use_is_not_chosen(own_valkey: ValkeyServer) -> None:

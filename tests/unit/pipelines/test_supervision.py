@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 import threading
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
@@ -232,6 +234,29 @@ def test_a_start_that_takes_long_holds_up_nobody_else(clock: Clock) -> None:
         wait_until(lambda: len(quick.started_at_s) == 2 and held.is_up("quick"), "a second start")
         assert not held.is_up("slow")
     assert (slow.calls, quick.calls) == (["stop"], ["stop"])
+
+
+def test_on_a_full_disk_children_are_kept_up_all_the_same(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted: list[int] = []
+    child, has_room = FakeChild(clock), threading.Event()
+
+    def note() -> None:
+        if not has_room.is_set():
+            raise OSError(errno.ENOSPC, "No space left on device")
+        noted.append(len(child.started_at_s))
+
+    with suppress(OSError), Path("/dev/full").open("w") as full:  # nor can it be closed
+        monkeypatch.setattr(sys, "stderr", full)
+        with Supervision([("child", child)], changed=note) as held:
+            held.wait_up(["child"])
+            child.dies()
+            wait_until(lambda: len(child.started_at_s) == 2 and held.is_up("child"), "a start")
+            has_room.set()
+            wait_until(lambda: noted[-1:] == [2], "what was not noted is")
+        monkeypatch.undo()
+    assert noted
 
 
 def test_who_waits_for_a_first_start_is_told_why_it_fails(clock: Clock) -> None:
