@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from pipelines.graph.memory import MemoryGraph, MemoryTransaction
+from pipelines.graph.rows import FoundNode
+from projections.operations import Checkpoint, Key
 
 
 class FaultyGraph(MemoryGraph):
@@ -30,11 +33,24 @@ class FaultyGraph(MemoryGraph):
     def transaction(self) -> Iterator[MemoryTransaction]:
         with super().transaction() as transaction:
             if self.unsettled:
-                transaction.nodes = lambda *_: {}  # type: ignore[method-assign]  # of this one
+                self._hide_nodes(transaction)
             yield transaction
             self.before_commit()
         self.commits += 1
         self.after_commit()
+
+    def _hide_nodes(self, transaction: MemoryTransaction) -> None:
+        """Of this transaction, until it has waited for the locks."""
+        nodes, lock = transaction.nodes, transaction.lock
+
+        def locked(stage: str, partition: int) -> Checkpoint | None:
+            self.unsettled.discard((stage, partition))
+            return lock(stage, partition)
+
+        def shown(*asked: Any) -> dict[Key, FoundNode]:
+            return {} if self.unsettled else nodes(*asked)
+
+        transaction.nodes, transaction.lock = shown, locked  # type: ignore[method-assign, assignment]
 
     def settle(self, stage: str, partitions: Iterable[int]) -> None:
         self.unsettled.difference_update((stage, partition) for partition in partitions)

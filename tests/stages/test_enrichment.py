@@ -9,6 +9,8 @@ from dataclasses import replace
 
 import pytest
 
+from enrichment.derived import Derived
+from enrichment.stage import Facts
 from pipelines.models.embedder import OnnxEmbedder
 from pipelines.models.installed import EMBEDDER_INT8
 from pipelines.operations.dead_letters import list_, retry
@@ -207,6 +209,24 @@ def test_what_the_projection_could_not_fold_is_blocked_until_it_is_retried(
     assert retry(stack.services, stage="projection").done == 2
     assert enriched.event(bad)["text"] == "not today"
     assert list_(stack.services).dead_letters == []
+
+
+def test_what_comes_back_just_now_is_not_taken_for_forgotten(enriched: Enriched) -> None:
+    """Its dead letter of the projection is gone, its node is not shown yet."""
+    stack, back = enriched.stack, said(2, "not today")
+
+    def refusing(batch: Sequence[Derived], facts: Facts) -> Operations:
+        if any(one.event.event_id == back.event_id for one in batch):
+            raise ValueError("no")
+        return enriched.stage.fold(batch, facts)
+
+    stack.append(back)
+    stack.fold()
+    enriched.fold(runner=enriched.new_runner(stage=replace(enriched.stage, fold=refusing)))
+    ((partition, seq),) = ((one["partition"], one["seq"]) for one in stack.letters())
+    stack.graph.unsettled = {(PROJECTION.name, partition)}
+    assert retry(stack.services, stage=ENRICHMENT.name, partition=partition, seq=seq).done == 1
+    assert enriched.event(back)["text"] == "not today"
 
 
 @pytest.mark.parametrize("payload", STRANGE.values(), ids=STRANGE)

@@ -35,7 +35,7 @@ from pipelines.ledger.ledger import Ledger
 from pipelines.work.gather.likeness import Likeness, hold_alike
 from projections.errors import UndecodableEntry, UpstreamDeadLetter
 from projections.events import is_system_event
-from projections.identity import Link, SessionKey, partition_of
+from projections.identity import Key, Link, SessionKey, partition_of
 from projections.schema import ENTITY, EVENT, FACT_HISTORY, FORGOTTEN, SAME_AS
 
 REMEMBERED = 50_000
@@ -47,6 +47,7 @@ NEIGHBOURS: Final = 24
 # Stage 1 is ahead, and a dead letter of this stage is in the chain too: only what is enriched, or
 # is now, counts, so that the graph depends on the enriched events and on nothing else.
 _ENRICHED: Final = "importance_score"
+_MODEL: Final = ("embedding_model",)
 _CALLED: Final = ("canonical_name", "entity_type", "subtype")
 
 
@@ -197,23 +198,31 @@ class EnrichmentFacts:
         keys = _ordinary(batch)
         # One that is folded again may be on its way out: whoever takes it away waits for the lock.
         read = transaction.nodes if transaction.advanced else transaction.lock_nodes
-        nodes = read(EVENT.label, sorted(keys), ("embedding_model",)) if keys else {}
-        present = {
-            (key[0], key[1]): node.values["embedding_model"]
-            for key, node in nodes.items()
-            if node.visible
-        }
+        present = _visible(read(EVENT.label, sorted(keys), _MODEL)) if keys else {}
         missing = {key for key in keys if key not in present}
-        if missing and transaction.dead_letters:
-            for partition in sorted({self._partition(one) for one in batch}):
-                for letter in transaction.dead_letters_of(self._upstream, partition):
-                    if (letter["tenant"], letter["event_id"]) in missing:
-                        raise UpstreamDeadLetter(
-                            reason="blocked",
-                            stage=self._upstream,
-                            event_id=str(letter["event_id"]),
-                        )
+        if missing:
+            # It may come back from a dead letter just now; until its commit is over, nobody knows.
+            concerned = (one for one in batch if one.event.key in missing)
+            partitions = sorted(set(map(self._partition, concerned)))
+            for partition in partitions:
+                transaction.lock(self._upstream, partition)
+            present |= _visible(read(EVENT.label, sorted(missing), _MODEL))
+            self._require_folded(transaction, partitions, missing - present.keys())
         return present  # who else is missing was forgotten
+
+    def _require_folded(
+        self, transaction: Transaction, partitions: Iterable[int], missing: Set[EventKey]
+    ) -> None:
+        if not missing or not transaction.dead_letters:
+            return
+        for partition in partitions:
+            for letter in transaction.dead_letters_of(self._upstream, partition):
+                if (letter["tenant"], letter["event_id"]) in missing:
+                    raise UpstreamDeadLetter(
+                        reason="blocked",
+                        stage=self._upstream,
+                        event_id=str(letter["event_id"]),
+                    )
 
     def _partition(self, derived: Derived) -> int:
         return partition_of(derived.event.tenant, derived.event.session_id, self._partitions)
@@ -294,6 +303,15 @@ def _around(transaction: Transaction, spans: Sequence[Span]) -> list[list[_Place
 
 def _link(member: FoundNode) -> Link:
     return Link(member.values["occurred_at"], member.key[1])
+
+
+def _visible(nodes: Mapping[Key, FoundNode]) -> dict[EventKey, str | None]:
+    """The model of the vector of each event that has a node."""
+    return {
+        (key[0], key[1]): node.values["embedding_model"]
+        for key, node in nodes.items()
+        if node.visible
+    }
 
 
 def _ordinary(batch: Sequence[Derived]) -> list[EventKey]:
