@@ -567,10 +567,16 @@ async def wait_until_projected(services: Services, position: Position, deadline:
             checkpoints = reader.read(
                 lambda graph: graph.checkpoints(PROJECTION.name), timeout_ms=deadline.remaining_ms()
             )
-        reached = {item.partition: item.position for item in checkpoints}
-        if tails is None:
-            return partition is not None and reached.get(partition, START) >= position
-        return have_passed(reached, [tail.position for tail in tails], position)
+            reached = {item.partition: item.position for item in checkpoints}
+            if tails is None:
+                concerned = [] if partition is None else [partition]
+                passed = any(reached.get(one, START) >= position for one in concerned)
+            else:
+                concerned = list(reached)
+                passed = have_passed(reached, [tail.position for tail in tails], position)
+            if passed:
+                reader.settle(PROJECTION.name, concerned, timeout_ms=deadline.remaining_ms())
+        return passed
 
     pause_s = _FIRST_PAUSE_S
     while not await services.read(projected, timeout_ms=deadline.remaining_ms()):

@@ -8,7 +8,7 @@ which lasts as long as its reader takes, has that of a day.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -16,7 +16,7 @@ import neo4j
 import structlog
 from neo4j.exceptions import ClientError, DatabaseError, DriverError, Neo4jError
 
-from pipelines.graph.questions import COUNTS, READ_CHECKPOINTS, counts_of
+from pipelines.graph.questions import COUNTS, HOLD_CHECKPOINTS, READ_CHECKPOINTS, counts_of
 from pipelines.graph.reader import (
     DeadLetter,
     Deadline,
@@ -47,6 +47,11 @@ _TIMED_OUT = (
     "Neo.ClientError.Transaction.TransactionTimedOut",
     "Neo.TransientError.Transaction.TransactionTimedOut",
 )
+_STOPPED_WAITING = (
+    "Neo.ClientError.Transaction.LockClientStopped",
+    "Neo.TransientError.Transaction.LockClientStopped",
+)
+"""For a lock, at the limit."""
 _CLIENT_ERRORS_OF_THE_SERVER = (
     "Neo.ClientError.Security.",
     "Neo.ClientError.Database.",
@@ -78,10 +83,10 @@ def graph_error(error: Exception, timeout_ms: int | None = None) -> GraphError:
     code = getattr(error, "code", None) or type(error).__name__
     message = (getattr(error, "message", None) or str(error)).partition("\n")[0][:300]
     reason = f"{code}: {message}"
-    if code.startswith(_TIMED_OUT):
-        if timeout_ms is None:
-            return TransactionTimeout(reason=reason)
+    if timeout_ms is not None and code.startswith((*_TIMED_OUT, *_STOPPED_WAITING)):
         return QueryTimeout(timeout_ms=timeout_ms, reason=code)
+    if code.startswith(_TIMED_OUT):
+        return TransactionTimeout(reason=reason)
     if _is_of_the_caller(error, code, message):
         return GraphRejected(reason=reason)
     # Why a question could not be answered is shown to clients: no address, nothing of the inside.
@@ -267,6 +272,22 @@ class GraphClient:
         """Run a statement that commits by itself, without a limit of its own: schema, clearing."""
         with self._session(neo4j.WRITE_ACCESS) as session:
             return list(session.run(neo4j.Query(text, timeout=timeout_s), log_safe(parameters)))
+
+    def settle(
+        self, stage: str, partitions: Iterable[int], *, timeout_ms: int | None = None
+    ) -> None:
+        """Return once all can be read that these checkpoints have told; see `Graph.settle`.
+
+        Args:
+            stage: of the checkpoints.
+            partitions: likewise.
+            timeout_ms: its limit, which errors tell; None: the client's.
+        """
+        limit_s = self.timeout_s if timeout_ms is None else timeout_ms / 1000
+        query = neo4j.Query(HOLD_CHECKPOINTS, timeout=limit_s)
+        held = {"stage": stage, "partitions": sorted(set(partitions))}
+        with self._session(neo4j.WRITE_ACCESS, timeout_ms) as session:
+            session.run(query, log_safe(held)).consume()
 
     @contextmanager
     def transaction(self, timeout_s: float | None = None) -> Iterator[ClientTransaction]:

@@ -429,14 +429,6 @@ CREATE_CHECKPOINTS = (
     "ON CREATE SET c.position = $position, c.seq = 0, c.digest = '', c.generation = 1, "
     "c.fold_version = $fold_version, c.models = $models"
 )
-HOLD_CHECKPOINTS = (
-    "UNWIND $partitions AS partition CALL (partition) { "
-    "MATCH (c:Checkpoint {stage: $stage, partition: partition}) SET c.lock = true REMOVE c.lock "
-    "} IN TRANSACTIONS OF 1 ROW"
-)
-"""Waits until the commits that moved them are over: Neo4j shows the parts of a commit one by one, a
-checkpoint some milliseconds before its index finds the nodes. Of one at a time, so that who waits
-for one partition holds up no other. Changes nothing."""
 RESET_CHECKPOINT = (
     f"{_LOCK}SET c.position = $position, c.seq = $seq, c.digest = $digest, "
     "c.generation = c.generation + 1, c.fold_version = $fold_version, c.models = $models "

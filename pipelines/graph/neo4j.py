@@ -618,12 +618,7 @@ class Neo4jGraph(_Neo4jReads):
         return [checkpoint_of(row) for row in rows]
 
     def settle(self, stage: str, partitions: Iterable[int]) -> None:
-        self.client.write(
-            cypher.HOLD_CHECKPOINTS,
-            self.client.timeout_s,
-            stage=stage,
-            partitions=sorted(set(partitions)),
-        )
+        self.client.settle(stage, partitions)
 
     def dead_letters(
         self, stage: str | None = None, partition: int | None = None

@@ -598,3 +598,11 @@ READ_CHECKPOINTS = (
     "c.digest AS digest, c.generation AS generation, c.fold_version AS fold_version, "
     "coalesce(c.models, '') AS models ORDER BY stage, partition"
 )
+HOLD_CHECKPOINTS = (
+    "UNWIND $partitions AS partition CALL (partition) { "
+    "MATCH (c:Checkpoint {stage: $stage, partition: partition}) SET c.lock = true REMOVE c.lock "
+    "} IN TRANSACTIONS OF 1 ROW"
+)
+"""Waits until the commits that moved them are over: Neo4j shows the parts of a commit one by one, a
+checkpoint some milliseconds before its index finds the nodes. Of one at a time, so that who waits
+for one partition holds up no other. Changes nothing."""

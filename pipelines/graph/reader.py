@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from neo4j.time import DateTime
@@ -176,6 +176,17 @@ class GraphReader(ABC):
             QueryTimeout: the time was over.
             GraphUnavailable: the graph is away, or asks to try again.
             GraphRejected: it refused a question.
+        """
+
+    @abstractmethod
+    def settle(
+        self, stage: str, partitions: Iterable[int], *, timeout_ms: int | None = None
+    ) -> None:
+        """Return once all can be read that `checkpoints` has told; see `Graph.settle`.
+
+        Raises:
+            QueryTimeout: the time was over.
+            GraphUnavailable: the graph is away, or asks to try again.
         """
 
     def checkpoints(self, stage: str | None = None) -> list[Checkpoint]:

@@ -266,6 +266,8 @@ class _Erasure:
                     stage, entries = max(behind, key=itemgetter(1))
                     raise StageBehind(stage=stage, target=target.name, entries=entries)
                 time.sleep(_LOOK_S)
+            for stage in {at.stage for at in graph.checkpoints()}:
+                graph.settle(stage, range(len(tails)))
 
     def _runner_of(self, target: Target) -> Callable[[Stage], Runner]:
         def runner_of(stage: Stage) -> Runner:

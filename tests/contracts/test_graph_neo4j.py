@@ -9,11 +9,11 @@ import neo4j
 import pytest
 
 from pipelines.graph import cypher, questions
-from pipelines.graph.client import GraphClient
+from pipelines.graph.client import GraphClient, Neo4jReader
 from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.graph.reads import chains
 from pipelines.graph.rows import End
-from projections.errors import GraphRejected, GraphUnavailable, TransactionTimeout
+from projections.errors import GraphRejected, GraphUnavailable, QueryTimeout, TransactionTimeout
 from projections.identity import Position
 from projections.operations import Checkpoint, Operations
 from projections.schema import (
@@ -113,6 +113,8 @@ def test_it_waits_for_the_commit_that_moves_a_checkpoint(neo4j_graph: Neo4jGraph
             transaction.advance(Checkpoint(STAGE, 1), moved)
             neo4j_graph.settle(STAGE, [0])  # of another partition
             waiting = others.submit(neo4j_graph.settle, STAGE, [0, 1])
+            with pytest.raises(QueryTimeout):
+                Neo4jReader(neo4j_graph.client.driver).settle(STAGE, [1], timeout_ms=500)
             with pytest.raises(TimeoutError):
                 waiting.result(0.5)
         waiting.result(60)

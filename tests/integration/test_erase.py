@@ -7,7 +7,7 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import pytest
 
 from consolidation.decay import DAY_MS
 from pipelines.cli.outcome import AWAY
+from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.ledger.erasing import DONE, FENCED, STEPS, begin_erasure, erasures
 from pipelines.ledger.sealing import Subject
 from pipelines.ledger.vault import SEALED
@@ -519,6 +520,27 @@ def test_what_was_decided_of_several_goes_if_it_names_the_erased(plain: Consolid
     entry = stack.ledger.find(*naming.key)
     assert entry is not None
     assert (entry.event().event_type, entry.event().payload) == ("memory.erased", None)
+
+
+def test_graphs_are_read_once_all_that_was_folded_can_be_read(
+    plain: Consolidated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stack = plain.stack
+    waited_for: set[tuple[str, int]] = set()
+    at_first: list[set[tuple[str, int]]] = []
+
+    def settle(_: Neo4jGraph, stage: str, partitions: Iterable[int]) -> None:
+        waited_for.update((stage, partition) for partition in partitions)
+
+    def digests(_: object) -> dict[str, dict[str, str]]:
+        at_first.append(set(waited_for))
+        return {}
+
+    monkeypatch.setattr(Neo4jGraph, "settle", settle)
+    monkeypatch.setattr(erase._Erasure, "_digests", digests)
+    key_id = begin_erasure(stack.ledger, "default", Subject("user", "ann"), reason="", by="x")
+    erase.finish(stack.services, key_id)
+    assert at_first == [{(at.stage, at.partition) for at in stack.graph.checkpoints()}]
 
 
 def test_what_was_derived_of_the_erased_goes_and_that_of_others_stays(plain: Consolidated) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any, Final, TypeVar
 
@@ -91,3 +91,9 @@ class PortReader(GraphReader):
     def read(self, work: Callable[[GraphRead], T], *, timeout_ms: int) -> T:
         """See `GraphReader`."""
         return work(PortRead(self._graph, Deadline(timeout_ms)))
+
+    def settle(
+        self, stage: str, partitions: Iterable[int], *, timeout_ms: int | None = None
+    ) -> None:
+        """See `GraphReader`."""
+        self._graph.settle(stage, partitions)
