@@ -104,6 +104,7 @@ def _folded(services: Services) -> Iterator[None]:
 
 
 def _settle(services: Services, works: dict[str, StageThreads]) -> None:
+    services.active()  # a ledger that was emptied knows of none
     wanted = {t.name: t for t in services.targets.all() if t.state != "building"}
     for name in works.keys() - wanted.keys():
         works.pop(name).stop()

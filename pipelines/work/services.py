@@ -8,7 +8,7 @@ is served by the usual edition on Neo4j, or by the small one, all in memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import TracebackType
@@ -28,7 +28,7 @@ from pipelines.ledger.registry import Holds, Reports, Target, Targets
 from pipelines.work.folds import StageFold
 from pipelines.work.settings import Settings
 from pipelines.work.stages import Stage, load
-from projections.errors import ConfigurationError, OperationFailed
+from projections.errors import ConfigurationError, GraphUnavailable, OperationFailed
 from projections.operations import Checkpoint
 
 if TYPE_CHECKING:
@@ -124,8 +124,8 @@ class Services:
     def active(self) -> Target:
         """The target that reads are answered from.
 
-        The settings' target is registered and activated when nothing is registered yet: a fresh
-        deployment needs no extra step.
+        What the small edition holds on the data folder is registered and activated when nothing is
+        registered, else the settings' target: a fresh deployment needs no extra step.
 
         Raises:
             ConfigurationError: `neo4j_url` was given, and is not where its target is registered.
@@ -133,14 +133,21 @@ class Services:
         targets, settings = self.targets, self.settings
         current = targets.active()
         if current is None:
-            targets.register(
-                Target(settings.target, settings.neo4j_url, settings.neo4j_database, "active")
-            )
-            targets.activate(settings.target)
-            return targets.get(settings.target)
+            first = Target(settings.target, settings.neo4j_url, settings.neo4j_database, "active")
+            if "neo4j_url" not in settings.model_fields_set and self._is_small():
+                first = SMALL  # its ledger was emptied
+            targets.register(first)
+            targets.activate(first.name)
+            return targets.get(first.name)
         if "neo4j_url" in settings.model_fields_set:
             self._require_same_url()
         return targets.get(current[0])
+
+    def _is_small(self) -> bool:
+        """Whether a process of the small edition runs on the data folder."""
+        with suppress(GraphUnavailable):
+            return bool(memory_graph(SMALL_URI, self.settings).store_id())
+        return False
 
     def target(self, name: str) -> Target:
         """The registered target of that name.
@@ -244,8 +251,8 @@ def make_fold(stage: Stage, services: Services, target: Target) -> StageFold:
     return fold
 
 
-SMALL_TARGET: Final = "small"
-"""Name of the target whose graph is in memory."""
+SMALL: Final = Target("small", SMALL_URI, "", "active")
+"""The target whose graph is in memory."""
 
 
 def require_edition(targets: Targets, *, small: bool) -> None:
@@ -257,8 +264,8 @@ def require_edition(targets: Targets, *, small: bool) -> None:
     active = targets.active()
     if active is None:
         if small:
-            targets.register(Target(SMALL_TARGET, SMALL_URI, "", "active"))
-            targets.activate(SMALL_TARGET)
+            targets.register(SMALL)
+            targets.activate(SMALL.name)
         return
     target = targets.get(active[0])
     if small and not is_in_memory(target.uri):

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
 
+from pipelines.graph.memory import MemoryGraph
+from pipelines.graph.memory_graphs import graph_socket
+from pipelines.graph.remote import GraphServer
 from pipelines.ledger.command_notes import KEPT_S, MOST_TENANTS, Comparisons
 from pipelines.ledger.entries import LedgerKeys
 from pipelines.ledger.registry import Target, Targets
+from pipelines.work.services import SMALL, Services
+from pipelines.work.settings import Settings
 from projections.errors import OperationFailed, UnknownTarget
 
 pytestmark = pytest.mark.integration
@@ -31,6 +37,21 @@ def test_none_is_registered_at_first(targets: Targets) -> None:
         targets.get("blue")
     with pytest.raises(UnknownTarget):
         targets.activate("blue")
+
+
+def test_an_emptied_ledger_stays_that_of_the_small_edition_that_runs(
+    redis_url: str, tmp_path: Path
+) -> None:
+    settings = Settings(redis_url=redis_url, data_dir=tmp_path)
+    server = GraphServer(MemoryGraph(), graph_socket(settings), transaction_s=30.0)
+    with Services(settings) as services:
+        server.start()
+        try:
+            assert services.active() == SMALL
+        finally:
+            server.stop()
+        services.redis.flushall()
+        assert services.active().uri == settings.neo4j_url
 
 
 def test_switching_leaves_one_active(targets: Targets) -> None:
