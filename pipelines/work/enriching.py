@@ -110,15 +110,19 @@ class Deriver:
             if withdrawn != self._withdrawn:
                 self._withdrawn = withdrawn
                 self._cache.clear()
+            # Elsewhere it may be another: the ledger lost the first, and its id was free again.
             cached = {
-                event.key: self._cache[event.key] for _, event in ours if event.key in self._cache
+                event.key: before
+                for position, event in ours
+                if (before := self._cache.get(event.key)) is not None
+                and before.position == position
             }
         new = [(position, event) for position, event in ours if event.key not in cached]
-        before = self._kept.unkept if self._kept is not None else 0
+        unkept = self._kept.unkept if self._kept is not None else 0
         with self._guard:
             self._lacking.difference_update(event.key for _, event in new)
         derived = cached | {one.event.key: one for one in self._derive(new)}
-        if self._kept is not None and self._kept.unkept != before:
+        if self._kept is not None and self._kept.unkept != unkept:
             self._note_lacking(event.key for _, event in new)
         with self._guard:
             self._cache.update(derived)

@@ -19,6 +19,7 @@ from pipelines.work.settings import DeclaredTool
 from pipelines.work.stages import ENRICHMENT, PROJECTION
 from projections.errors import ModelsMismatch
 from projections.events import Event
+from projections.identity import Position
 from projections.operations import Operations, RemoveEdge
 from projections.schema import ENTITY, SAME_AS, SIMILAR_TO
 from tests.factories import START_MS, event_id
@@ -209,6 +210,17 @@ def test_what_the_projection_could_not_fold_is_blocked_until_it_is_retried(
     assert retry(stack.services, stage="projection").done == 2
     assert enriched.event(bad)["text"] == "not today"
     assert list_(stack.services).dead_letters == []
+
+
+def test_what_the_ledger_lost_and_takes_again_is_read_anew(enriched: Enriched) -> None:
+    """By a worker that had read it: the id was free again, for whatever its sender says now."""
+    first, again = Position(START_MS, 1), Position(START_MS, 2)
+    assert [one.text.text for one in enriched.stage.derive([(first, said(1, "one"))])] == ["one"]
+    for words in ("one", "two"):
+        (derived,) = enriched.stage.derive([(again, said(1, words))])
+        assert derived.position == again
+        again = Position(again.ms, again.seq + 1)
+    assert derived.text.text == "two"
 
 
 def test_what_comes_back_just_now_is_not_taken_for_forgotten(enriched: Enriched) -> None:
