@@ -12,9 +12,10 @@ from starlette.responses import Response
 
 from api.read_schemas import GraphReadQuery, PageMeta, PageQuery, SubgraphQuery
 from api.retrieval.channels import Outcome, Subgraph
-from api.retrieval.intent import Intent, strongest_intent
+from api.retrieval.intent import strongest_intent
 from api.retrieval.narrative import AnswerHead, Evidence, evidence_markdown
 from api.retrieval.pending import pending_nodes
+from api.retrieval.plan import Intent
 from api.retrieval.ranking import Ranked
 from api.schemas import (
     AtlasResponse,

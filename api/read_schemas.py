@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
-from api.retrieval.intent import Intent
+from api.retrieval.plan import Intent
 from api.retrieval.query_terms import MAX_NAMING_CHARACTERS
 from api.schemas import (
     Direction,

@@ -31,8 +31,7 @@ from api.record_reading import (
     with_tool,
 )
 from api.retrieval.durations import duration_text
-from api.retrieval.plan import VALUES, Operator, Plan
-from api.retrieval.story_result import StoryAnswer
+from api.retrieval.plan import VALUES, Operator, Plan, StoryAnswer
 from enrichment.act_names import is_reader
 from enrichment.stems import stem_in, stems_of, telling_stems_of, words_in
 from enrichment.vocabulary import STOP_WORDS, word_set

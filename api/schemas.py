@@ -9,8 +9,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, RootModel
 
-from api.retrieval.intent import Intent
-from api.retrieval.plan import Operator
+from api.retrieval.plan import Intent, Operator
 from enrichment.names import EntityType
 from projections.events import (
     MAX_NAME_CHARACTERS,

@@ -12,8 +12,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final
 
 from api.record_fields import Shown, holding, identifiers_in, said_by, summary_of
-from api.retrieval.plan import VALUES
-from api.retrieval.story_result import StoryAnswer
+from api.retrieval.plan import VALUES, StoryAnswer
 from api.retrieval.time_spans import TimeSpan, time_spans
 from api.retrieval.time_windows import exact_windows
 from api.schemas import Node

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from api.retrieval.intent import Intent
+from api.retrieval.plan import Intent
 from pipelines.columns.graph_scores import type_weights
 from pipelines.columns.records import TYPE_NUMBERS, VIEW_NUMBERS, StepRow, Steps, steps_of
 from pipelines.columns.walked import Around, WalkAsked, Walked, walked

@@ -20,8 +20,8 @@ from api.mcp.tool_call import (
     Unanswered,
 )
 from api.mcp.write_tools import Told
-from api.retrieval.intent import Intent
 from api.retrieval.narrative import estimated_tokens
+from api.retrieval.plan import Intent
 from enrichment.text import summary_body
 from projections.schema import EVENT
 

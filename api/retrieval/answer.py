@@ -21,7 +21,7 @@ from api.retrieval.merging import merged
 from api.retrieval.pending import pending_nodes
 from api.retrieval.personal import OF_LINES
 from api.retrieval.persons import Asking, Persons
-from api.retrieval.plan import Operator
+from api.retrieval.plan import Operator, StoryAnswer
 from api.retrieval.promises import promising_first
 from api.retrieval.ranking import (
     BEST_ENTITIES,
@@ -36,7 +36,6 @@ from api.retrieval.ranking import (
     ranking_without_standings,
     with_proactive,
 )
-from api.retrieval.story_result import StoryAnswer
 from api.retrieval.story_terms import OF_TEXTS
 from api.schemas import Bound
 from api.services import Deadline, ReadContext

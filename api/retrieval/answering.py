@@ -13,7 +13,8 @@ from api.retrieval.open_answer import open_answer, open_asked, otherwise_meant, 
 from api.retrieval.person_ranking import preferred, profile_of, remarked, stated_by_fact
 from api.retrieval.personal import OF_LINES
 from api.retrieval.persons import Asking, PersonAsked, Persons, by_name, person_answer
-from api.retrieval.plan import WHAT_HAPPENED, Operator, Plan, plan_of
+from api.retrieval.plan import Operator, Plan, StoryAnswer
+from api.retrieval.planning import WHAT_HAPPENED, plan_of
 from api.retrieval.story_answer import nearest_first, story_answer
 from api.retrieval.story_evidence import beside_labels
 from api.retrieval.story_lists import (
@@ -23,7 +24,6 @@ from api.retrieval.story_lists import (
     list_answer,
     list_asked,
 )
-from api.retrieval.story_result import StoryAnswer
 from api.retrieval.story_terms import StoryTerms, stories_asked, story_terms
 from pipelines.columns.reads import ColumnReads
 from pipelines.columns.records import ListAsked

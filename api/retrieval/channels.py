@@ -9,9 +9,8 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
 
-from api.retrieval.intent import Intent
+from api.retrieval.plan import Intent, StoryAnswer
 from api.retrieval.ranking import Ranked
-from api.retrieval.story_result import StoryAnswer
 from api.schemas import Bound, Channel, RetrievalMethod
 from consolidation.decay import DecayWeights
 from pipelines.graph.reader import GraphEdge, GraphNode

@@ -6,11 +6,10 @@ from typing import Final
 
 import numpy
 
-from api.retrieval.plan import Operator, Plan
+from api.retrieval.plan import READ_OFF, Operator, Plan, StoryAnswer
 from api.retrieval.plan_phrases import ASKING_WORDS
 from api.retrieval.story_acts import calls_of
 from api.retrieval.story_features import Features
-from api.retrieval.story_result import READ_OFF, StoryAnswer
 from api.retrieval.story_terms import StoryTerms
 from enrichment.act_names import of_type
 from enrichment.stems import words_in

@@ -16,8 +16,7 @@ from typing import Final, NamedTuple
 import numpy
 
 from api.retrieval.fact_words import WISHES, has_words
-from api.retrieval.plan import VALUES, Operator, Plan
-from api.retrieval.story_result import StoryAnswer
+from api.retrieval.plan import VALUES, Operator, Plan, StoryAnswer
 from api.retrieval.story_roles import roles_of
 from api.retrieval.story_terms import StoryTerms
 from enrichment.stems import plain, stem, stem_in, stems_of, words_in

@@ -18,16 +18,14 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
-from api.retrieval.plan import Operator
+from api.retrieval.plan import Intent, Operator
 from api.retrieval.plan_phrases import sure_ways
 from api.retrieval.policy import DEFAULT_POLICY
 from api.retrieval.query_terms import MAX_SEARCHED_CHARACTERS, MIN_PREFIX, is_plural, name_parts
 from enrichment.vocabulary import EDGE_TYPES, EdgeType
 from pipelines.graph.rows import SessionEvent
-
-Intent = Literal["why", "when", "what", "related", "general", "who_is", "how_does", "personalize"]
 
 STRONG: Final = 0.7
 """The question asks for it in so many words."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from api.retrieval.plan import StoryAnswer
 from api.retrieval.ranking import Ranked
-from api.retrieval.story_result import StoryAnswer
 from consolidation.decay import DecayWeights
 from pipelines.graph.rows import is_event
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from api.retrieval.plan import Operator, Plan
-from api.retrieval.story_result import AnswerType, StoryAnswer
+from api.retrieval.plan import AnswerType, Operator, Plan, StoryAnswer
 from enrichment.stems import stem_in, words_in
 from enrichment.vocabulary import STOP_WORDS, word_set
 from pipelines.columns.records import OpenAsked, OpenThings

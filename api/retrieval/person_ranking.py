@@ -32,10 +32,9 @@ from api.retrieval.persons import (
     stories_of_person,
     topic_of,
 )
-from api.retrieval.plan import Operator
+from api.retrieval.plan import Operator, StoryAnswer
 from api.retrieval.profiles import Proofs, messages_of, profile_order, remarks_in
 from api.retrieval.story_evidence import asks_for_record
-from api.retrieval.story_result import StoryAnswer
 from api.retrieval.story_terms import OF_FACTS, story_terms
 from api.retrieval.wish_answer import Stated, Wished, asked_of, stated, wished
 from enrichment.names import canonical_name

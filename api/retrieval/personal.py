@@ -16,8 +16,7 @@ import numpy
 
 from api.retrieval.fact_words import WISHES
 from api.retrieval.narrative import one_line
-from api.retrieval.plan import Operator, Plan
-from api.retrieval.story_result import READ_OFF, StoryAnswer
+from api.retrieval.plan import READ_OFF, Operator, Plan, StoryAnswer
 from api.retrieval.story_roles import roles_of
 from api.retrieval.story_terms import StoryTerms
 from consolidation.habits import THEN

@@ -8,7 +8,7 @@ from datetime import tzinfo
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 from api.retrieval.fact_meaning import Embed
-from api.retrieval.intent import PERSONAL, Intent, Seed
+from api.retrieval.intent import PERSONAL, Seed
 from api.retrieval.lessons import lessons_in
 from api.retrieval.narrative import one_line
 from api.retrieval.personal import (
@@ -23,9 +23,8 @@ from api.retrieval.personal import (
     practised,
     topic_stems,
 )
-from api.retrieval.plan import Operator, Plan
+from api.retrieval.plan import Intent, Operator, Plan, StoryAnswer
 from api.retrieval.story_answer import story_answer
-from api.retrieval.story_result import StoryAnswer
 from api.retrieval.story_terms import StoryTerms, stories_asked, story_terms
 from api.retrieval.wish_answer import replaced, stated
 from consolidation.habits import PERSON

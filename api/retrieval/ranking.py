@@ -18,7 +18,8 @@ from typing import Final, NamedTuple
 
 import numpy
 
-from api.retrieval.intent import Intent, fused_ranks
+from api.retrieval.intent import fused_ranks
+from api.retrieval.plan import Intent
 from api.retrieval.policy import DEFAULT_POLICY, Policy
 from api.retrieval.query_terms import QueryTerms
 from api.retrieval.relevance import DEFAULT_WEIGHTS, RelevanceWeights, relevance, word_counts

@@ -16,14 +16,13 @@ from typing import Any, Final
 import numpy
 
 from api.retrieval.durations import duration_text
-from api.retrieval.plan import Operator, Plan
+from api.retrieval.plan import READ_OFF, AnswerType, Operator, Plan, StoryAnswer
 from api.retrieval.story_evidence import OF_ORDER
 from api.retrieval.story_features import Features, features_of
 from api.retrieval.story_focus import actor_of, knows_named
 from api.retrieval.story_limits import ORDER
 from api.retrieval.story_proof import proof_of
 from api.retrieval.story_ranker import confidence_of, explained, story_scores
-from api.retrieval.story_result import READ_OFF, AnswerType, StoryAnswer
 from api.retrieval.story_roles import roles_of
 from api.retrieval.story_terms import StoryTerms, stems_of_parts
 from enrichment.vocabulary import relation_words, word_set

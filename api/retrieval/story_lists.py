@@ -11,11 +11,10 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
-from api.retrieval.plan import Operator, Plan
+from api.retrieval.plan import READ_OFF, AnswerType, Operator, Plan, StoryAnswer
 from api.retrieval.plan_phrases import ASKING_WORDS
 from api.retrieval.story_acts import REFUSING, is_heard_of
 from api.retrieval.story_limits import ORDER
-from api.retrieval.story_result import READ_OFF, AnswerType, StoryAnswer
 from api.retrieval.story_terms import StoryTerms, stems_of_ways, ways_of_failing
 from enrichment.act_names import DONE, base
 from enrichment.event_kinds import EventKind

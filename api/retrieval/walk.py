@@ -17,7 +17,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 import numpy
 
-from api.retrieval.intent import Intent
+from api.retrieval.plan import Intent
 from api.retrieval.policy import DEFAULT_POLICY, Policy
 from api.schemas import Bound, Direction
 from pipelines.columns.graph_scores import Ways, edge_qualities, path_scores

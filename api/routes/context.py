@@ -24,7 +24,7 @@ from api.dependencies import PathName, Reader, ServicesOf
 from api.errors import READ_PROBLEMS, ApiProblem, problem_responses
 from api.read_schemas import ContextQuery, LineageQuery
 from api.retrieval.gather import NO_VECTOR
-from api.retrieval.intent import Intent
+from api.retrieval.plan import Intent
 from api.retrieval.query_terms import query_terms
 from api.retrieval.recall import node_named
 from api.retrieval.relevance import relevance

@@ -31,7 +31,8 @@ from api.retrieval.answer import Retrieval
 from api.retrieval.facts import FactWalk, RecalledFact, ranked_fact, read_page
 from api.retrieval.intent import classify_graph_subgraph
 from api.retrieval.narrative import NARRATIVE_ANCHORS, NARRATIVE_HOPS
-from api.retrieval.plan import Operator, Plan, plan_of
+from api.retrieval.plan import Operator, Plan
+from api.retrieval.planning import plan_of
 from api.retrieval.ranking import MAX_RANKING
 from api.retrieval.recall import (
     Recall,

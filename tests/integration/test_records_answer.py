@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from api.retrieval.plan import plan_of
+from api.retrieval.planning import plan_of
 from tests.bench.small import Edition
 from tests.integration.ledger_of_sessions import (
     Told,

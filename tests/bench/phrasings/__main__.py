@@ -22,7 +22,7 @@ import numpy
 import orjson
 
 import api.retrieval
-from api.retrieval.plan import rows_matching
+from api.retrieval.planning import rows_matching
 from api.retrieval.question_forms import (
     ELSEWHERE,
     TABLE,

@@ -13,7 +13,8 @@ from typing import Any, Final, NamedTuple
 import numpy
 import orjson
 
-from api.retrieval.plan import Operator, rows_matching
+from api.retrieval.plan import Operator
+from api.retrieval.planning import rows_matching
 from api.retrieval.question_forms import (
     ELSEWHERE,
     NAME,

@@ -19,7 +19,8 @@ import orjson
 
 from api.retrieval.gather import CHANNEL_HITS, MAX_NAMES
 from api.retrieval.open_answer import otherwise_meant
-from api.retrieval.plan import Operator, Plan, plan_of
+from api.retrieval.plan import Operator, Plan
+from api.retrieval.planning import plan_of
 from api.retrieval.query_terms import QueryTerms, name_terms, query_terms
 from api.retrieval.ranking import in_turn
 from api.retrieval.story_features import Features, features_of

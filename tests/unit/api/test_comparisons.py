@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from api.comparisons import compared, foremost
-from api.retrieval.plan import plan_of
+from api.retrieval.planning import plan_of
 from tests.unit.api.test_record_values import node, shown
 
 BARK = "plot: PL-1\nmulch: bark\nharvest_kg: 31.5\nloss_kg: 4"

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from api.retrieval.fact_meaning import as_put, asks_value, in_words_of_facts
-from api.retrieval.plan import Operator, plan_of
+from api.retrieval.plan import Operator
+from api.retrieval.planning import plan_of
 from api.retrieval.story_terms import story_terms
 
 NOW_MS = 1_795_543_200_000  # 2026-11-24T18:00Z

@@ -10,7 +10,8 @@ import pytest
 from api.retrieval.answering import planned, told
 from api.retrieval.open_answer import open_answer, open_asked
 from api.retrieval.persons import Asking
-from api.retrieval.plan import Operator, plan_of
+from api.retrieval.plan import Operator
+from api.retrieval.planning import plan_of
 from enrichment.event_kinds import EventKind
 from pipelines.columns.records import OpenThings
 from pipelines.columns.view import View

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.retrieval.plan import Operator, plan_of
+from api.retrieval.plan import Operator
+from api.retrieval.planning import plan_of
 from api.retrieval.query_terms import MAX_SEARCHED_CHARACTERS, as_meant
 
 NOW_MS = 1_795_543_200_000  # 2026-11-24T18:00Z

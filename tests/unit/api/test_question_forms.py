@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.retrieval.plan import plan_of, rows_matching
+from api.retrieval.planning import plan_of, rows_matching
 from api.retrieval.question_forms import forms, grams_of, likely, tokens_of, without_asking
 from enrichment.stems import stems_of
 from tests.bench.phrasings.__main__ import embedded

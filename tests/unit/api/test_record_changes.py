@@ -9,7 +9,8 @@ import pytest
 from api.record_fields import Field, durations_in, fields_of
 from api.record_history import put_right
 from api.record_values import value_of
-from api.retrieval.plan import Operator, plan_of
+from api.retrieval.plan import Operator
+from api.retrieval.planning import plan_of
 from api.retrieval.time_spans import TimeSpan
 from projections.events import timestamp_ms as _at_ms
 from tests.unit.api.test_record_values import DAYS, node, read, shown

@@ -10,7 +10,7 @@ import pytest
 from api.record_fields import Shown, fields_of, is_record_of, outcomes_of
 from api.record_reading import Value
 from api.record_values import each_of, value_of
-from api.retrieval.plan import plan_of
+from api.retrieval.planning import plan_of
 from api.schemas import Node, NodeProvenance, Scores
 from projections.schema import EVENT
 from tests.factories import partly

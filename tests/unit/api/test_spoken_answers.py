@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from api.retrieval.plan import plan_of
-from api.retrieval.story_result import StoryAnswer
+from api.retrieval.plan import StoryAnswer
+from api.retrieval.planning import plan_of
 from api.schemas import AtlasResponse, Meta, Node, NodeProvenance, Scores
 from api.spoken_answers import only_asks, said_first, said_time, unless_only_asked
 from api.verdict import answer_of

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from api.retrieval.plan import Operator
-from api.retrieval.story_result import StoryAnswer
+from api.retrieval.plan import Operator, StoryAnswer
 from tests.unit.api.story_builder import Told
 from tests.unit.api.test_story_answer import answer, asked
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy
 import pytest
 
+from api.retrieval.plan import StoryAnswer
 from api.retrieval.story_evidence import MAX_TOLD, beside_labels, happened
-from api.retrieval.story_result import StoryAnswer
 from api.retrieval.time_spans import TimeSpan
 from pipelines.columns.records import StoryFact
 from tests.factories import START_MS

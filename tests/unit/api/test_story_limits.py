@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from api.retrieval.plan import plan_of
+from api.retrieval.planning import plan_of
 from api.retrieval.story_features import features_of
 from api.retrieval.story_limits import facts_asked
 from api.retrieval.story_terms import stories_asked, story_terms

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from api.retrieval.plan import plan_of
+from api.retrieval.plan import StoryAnswer
+from api.retrieval.planning import plan_of
 from api.retrieval.story_lists import (
     acts_answer,
     acts_listed,
@@ -15,7 +16,6 @@ from api.retrieval.story_lists import (
     list_answer,
     list_asked,
 )
-from api.retrieval.story_result import StoryAnswer
 from api.retrieval.story_terms import story_terms
 from enrichment.event_kinds import EventKind
 from enrichment.stems import stem_in

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from api.retrieval.plan import Operator, plan_of
+from api.retrieval.plan import Operator, StoryAnswer
+from api.retrieval.planning import plan_of
 from api.retrieval.story_answer import GUESSED_AT_MOST, story_answer
-from api.retrieval.story_result import StoryAnswer
 from api.retrieval.story_terms import stories_asked, story_terms
 from tests.factories import START_MS
 from tests.unit.api.story_builder import MINUTE_MS, Told

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from api.retrieval.plan import plan_of
+from api.retrieval.planning import plan_of
 from api.retrieval.story_terms import story_terms
 
 NOW_MS = 1_795_543_200_000  # 2026-11-24T18:00Z

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from api.retrieval.plan import plan_of
-from api.retrieval.story_result import StoryAnswer
+from api.retrieval.plan import StoryAnswer
+from api.retrieval.planning import plan_of
 from api.schemas import Answer, AtlasResponse, Edge, Meta, Node, NodeProvenance, Scores
 from api.verdict import NONE_KNOWN, answer_head, answer_of, lacks_value, proof_first
 from projections.schema import CAUSED_BY, ENTITY, EVENT, FOLLOWS

@@ -1,0 +1,390 @@
+"""What kind of thing a question asks for: the operator that answers it, and what limits it. Pure.
+
+One row of `ROWS` is a way to ask for an operator. `question_forms` says how likely each operator
+is, with the rows that match as evidence. The strongest row that a question matches decides, of
+equally strong ones the first, unless another operator is likely enough to overrule it: the stronger
+the row, the likelier it must be. What matched says how it is asked and not what about, so it is
+left out of the topic, which is what an answer is searched by.
+
+Times are found by `time_spans`, intents (which edges lead on) by `intent`; both are part of a plan.
+Nothing here knows any tool, any product or any name: a plan is made of words that every domain
+asks with.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Mapping
+from datetime import UTC, tzinfo
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from api.retrieval.plan import VALUES, Operator, Plan
+from api.retrieval.plan_phrases import ROWS
+from api.retrieval.query_terms import MAX_SEARCHED_CHARACTERS, as_meant
+from api.retrieval.question_forms import SURELY_BELOW, reading, without_asking
+from api.retrieval.time_windows import Window, exact_windows
+
+_ALL: Final = frozenset(Operator)
+
+
+class _Row(NamedTuple):
+    operator: Operator
+    strength: float
+    pattern: re.Pattern[str]
+
+
+_LIKELY: Final = ((0.95, 0.35), (1.0, 0.5), (1.15, 0.65), (math.inf, 0.9))
+"""How likely what was learned must be to count, against a row of up to that strength."""
+_LIKELY_PLAIN: Final = 0.97
+"""How likely it must at least be that a question is a plain one of content, against any row."""
+_GAP: Final = re.compile(r"\.\*\??")
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Of whole words; what stands in a gap between two parts of the phrase is of the topic."""
+    with_gaps = _GAP.sub(lambda gap: f"({gap[0]})", pattern)
+    return re.compile(rf"(?<!\w)(?:{with_gaps})(?!\w)", re.IGNORECASE)
+
+
+_TABLE: Final = tuple(
+    _Row(Operator(name), strength, _compiled(pattern))
+    for name, strength, patterns in ROWS
+    for pattern in patterns
+)
+WHAT_HAPPENED: Final = "what happened"
+"""What a question asks for beyond the time that it names."""
+_QUOTED: Final = re.compile(r"[\"\u201c\u201e](?P<text>[^\"\u201c\u201d]{8,})[\"\u201d\u201c]")
+_AFTER_COLON: Final = re.compile(r"^[^:?]{3,60}[:?]\s+(?P<text>(?=\S*[A-Z_]).{8,})$", re.DOTALL)
+_ERROR: Final = re.compile(
+    r"^\W*(?:[A-Z][A-Za-z]*(?:Error|Exception|Timeout|Failure|Warning)|[A-Z]{2,}(?:_[A-Z0-9]+)+|"
+    r"Traceback|Killed|panic|fatal|error|Segmentation)\b"
+)
+"""How an error begins that somebody has copied."""
+_ASKS: Final = re.compile(
+    r"^\W*(?:what|which|who\w*|when|where|why|how|did|do|does|is|are|was|were|has|have|had|can|"
+    r"could|will|would|should|list|show|find|give|tell|count|explain|summar\w+|any)\b",
+    re.IGNORECASE,
+)
+_AHEAD: Final = re.compile(
+    r"\W*(?:(?:by|until|till)\s+)?when\s+(?:is|am|are|will|does|do|must|should|can|may|might|shall)\b",
+    re.IGNORECASE,
+)
+_LASTING: Final = re.compile(
+    r"\W*(?:and\s+)?(?:how\s+(?:long|much\s+time)\s+(?:did|does|has|have|had|was|were)|"
+    r"(?:what\s+(?:is|was)\s+)?the\s+duration\s+of)\b",
+    re.IGNORECASE,
+)
+_SOLVING: Final = re.compile(
+    r"(?<!\w)(?:fix|solve|resolve|repair|recover|sort\s+out|(?:get|make)\s.*\bwork)(?!\w)",
+    re.IGNORECASE,
+)
+_SESSION: Final = re.compile(
+    r"(?<!\w)(?:session|conversation|chat|thread|run|case|ticket)(?!\w)", re.IGNORECASE
+)
+_THIS_SESSION: Final = re.compile(
+    r"(?<!\w)(?:this|the\s+present|the\s+current|our)\s+(?:session|conversation|chat|thread|run)|"
+    r"^\W*what\s+(?:has\s+)?happened(?:\s+(?:here|so\s+far))?\W*$",
+    re.IGNORECASE,
+)
+_FAILED: Final = re.compile(
+    r"(?<!\w)(?:fail\w*|errors?|reject\w*|refus\w+|den(?:ied|ials?)|declin\w+|unsuccessful|"
+    r"bounc\w+|turned\s+(?:down|away)|crash\w*|broke\w*|(?:did|does)\s+(?:\S+\s+){1,5}?break|tim(?:ed?|ing)[\s-]*outs?(?!\s+(?:(?:is|was|be|of|at|to|set|now|still)\s+)*\d)|not\s+(?:answer|respond|reply|succeed)|blocked|went\s+wrong|problems?|did\s+not\s+(?:work|go\s+through)|trouble)(?!\w)",
+    re.IGNORECASE,
+)
+_NEGATED: Final = re.compile(
+    r"(?<!\w)why\s+(?:(?:could|did|was|were|is|are|does|do|has|have|can|would|will)"
+    r"(?:n['\u2019]t|\s+(?:\S+\s+){0,5}?not|\s+(?:\S+\s+){0,5}?never)|ca(?:n['\u2019]t|nnot)|wo"
+    r"n['\u2019]t)(?!\w)",
+    re.IGNORECASE,
+)
+"""Why something was not done: it did not work."""
+_COMPARED: Final = re.compile(
+    r"^\W*(?:please\s+)?(?:compare\b|(?:what|which)\s+(?:is|are|was|were|has|have)?\s*(?:the\s+)?"
+    r"(?:changed|different|differs?|differences?)\s+between\b|"
+    r"how\s+(?:do|does|did|is|are)\s.*\b(?:compare|differ|different)\b)",
+    re.IGNORECASE,
+)
+_STILL: Final = re.compile(
+    r"(?<!\w)(?:still|open|outstanding|owe|left|pending|unkept|yet|unfulfilled)(?!\w)",
+    re.IGNORECASE,
+)
+_SUCCEEDED: Final = re.compile(
+    r"(?<!\w)(?:success\w*|succeed\w*|worked|passed|went\s+through|accepted|delivered|approved|"
+    r"completed|green|finished)(?!\w)",
+    re.IGNORECASE,
+)
+
+
+_THE_ONE_THAT: Final = re.compile(
+    r"(?<!\w)(?!(?:it|is|was|say|said|know|me|mean|so|after|before)\b)\w+,?\s+(?:that|which)\s+"
+    r"(?:was|were|got|has|had|came|went|made|finally|eventually|(?:the\s+)?\w+\s+(?:took|accepted|let)|"
+    r"\w+ed)(?!\w)",
+    re.IGNORECASE,
+)
+"""One of several attempts is meant, by what came of it: "the upload that the server took"."""
+_OF_ONE: Final = (Operator.BEFORE, Operator.AFTER)
+_NOT_NOW: Final = re.compile(
+    r"(?:,\s*|(?<!\s)\s+(?:-\s+)?)(?:please,?\s+)?(?:and\s+)?(?:not|rather\s+than|instead\s+of)\s+"
+    r"(?:as\s+\w+\s+(?:is|are)\s+|what\s+\w+\s+(?:is|are)\s+|the\s+(?:one|value)\s+(?:of|from)\s+)?"
+    r"(?:today(?:['\u2019]s)?|now|tonight)(?=\W*$)",
+    re.IGNORECASE,
+)
+"""A time that is not meant, behind the one that is."""
+_WORD: Final = r"[\w.:~#/@&'\u2019-]+"
+_NAME: Final = r"(?:[A-Z][\w'\u2019-]*|[\w.:~#/-]*\d[\w.:~#/-]*)"
+_VALUE_OF: Final = re.compile(
+    rf"(?<!\w)[Tt]he\s+(?:(?!(?:the|of|for)\s){_WORD}\s+){{1,5}}of\s+(?!in\b|at\b|on\b|by\b)(?:{_WORD}\s+){{0,5}}?"
+    rf"{_NAME}(?:\s+{_NAME})*(?:(?<=['\u2019]s)\s+\w+)?"
+)
+"""Something of something that has a name: "the desk of Ana Sato", "the size of room R-12"."""
+_IN_WHICH: Final = re.compile(
+    r"^\W*(?:and\s+)?(?:in|on|at|to|with|by|under)\s+(?:which|what)\s+\w+(?:\s+\w+)?\s+(?:is|are)\s+"
+    r"(?:\S+\s+){0,3}?(?!\w+(?:ed|en)\b)\S+\s*$",
+    re.IGNORECASE,
+)
+"""What something is in: "in which city is Ana?"."""
+_OF_A_NAME: Final = 0.4
+"""How sure it is that a value is asked for where nothing but such a name tells."""
+
+
+@lru_cache(maxsize=256)
+def plan_of(
+    query: str,
+    now_ms: int,
+    zone: tzinfo = UTC,
+    *,
+    day_ms: int | None = None,
+    besides: frozenset[Operator] = frozenset(),
+    vector: tuple[float, ...] | None = None,
+) -> Plan:
+    """The plan of a question.
+
+    Args:
+        query: in a person's words; its first MAX_SEARCHED_CHARACTERS count.
+        now_ms: the clock that "yesterday" counts from.
+        zone: whose midnights days begin at.
+        day_ms: a moment of the day that times of day are of, where it names none; None: of today.
+        besides: operators that are not meant.
+        vector: of the question; None: its words must do.
+    """
+    text = _NOT_NOW.sub("", as_meant(query[:MAX_SEARCHED_CHARACTERS]))
+    spans = exact_windows(text, now_ms, zone, day_ms=day_ms)
+    quoted = _quoted(text)
+    timeless = _timeless(text, spans)
+    not_meant = besides | (frozenset() if spans else _OF_A_TIME)
+    matching = rows_matching(text)
+    read = reading(text, matching, vector=vector)
+    operator, confidence, guessed = _asked(
+        text, timeless, matching, shares=read.shares, besides=not_meant
+    )
+    compares = _COMPARED.match(text) is not None
+    if guessed and compares:  # of what there is of both, not of one value
+        operator, confidence, guessed = Operator.SEARCH, 0.0, False
+    if confidence == 0 and quoted:
+        operator, confidence = Operator.SIMILAR, 0.8
+    elif not (besides or compares) and _asks_of_name(timeless, operator, guessed=guessed):
+        operator, confidence, guessed = Operator.VALUE, _OF_A_NAME, True
+    if operator is Operator.VALUE and _ABOUT.match(text):
+        operator, confidence, guessed = Operator.SEARCH, 0.0, False  # all of it tells, no field
+    if operator is Operator.VALUE and spans and all(span.span.end_ms <= now_ms for span in spans):
+        operator = Operator.VALUE_AT
+    sums_up = operator is Operator.SUMMARY or (
+        operator is Operator.WINDOW and Operator.SUMMARY in matching
+    )
+    if sums_up and spans and not _SESSION.search(text):
+        operator = Operator.WINDOW  # of a day: what happened on it
+        left = _without(timeless, Operator.SUMMARY).strip(" ?.!,:;")
+        timeless = left or WHAT_HAPPENED
+    lasting = operator in _OF_LENGTH and _LASTING.match(text) is not None
+    if lasting and _SOLVING.search(text):
+        operator, timeless = Operator.LESSON, _topic(text, timeless, operator)
+    return Plan(
+        operator=operator,
+        confidence=confidence,
+        topic=quoted
+        if operator is Operator.SIMILAR and quoted
+        else _topic(text, timeless, operator),
+        spans=tuple(span.span for span in spans),
+        session=_THIS_SESSION.search(text) is not None,
+        failed=_failed(text, operator),
+        quoted=quoted,
+        needs_day=not all(span.has_day for span in spans),
+        timeless=timeless,
+        ahead=operator is Operator.TIME and _AHEAD.match(text) is not None,
+        lasting=lasting,
+        still=_STILL.search(text) is not None,
+        compares=compares,
+        elsewhere=operator is Operator.CAUSE
+        and (read.elsewhere or _OF_CHANGE.search(text) is not None),
+        guessed=guessed,
+    )
+
+
+def _asks_if_so(text: str) -> bool:
+    """Whether no more than yes or no is asked for: "the pump, did it come back?"."""
+    return _WHAT.search(text) is None and _IF_SO.match(re.split(r"[,;:]\s", text)[-1]) is not None
+
+
+def _asks_of_name(text: str, operator: Operator, *, guessed: bool) -> bool:
+    """Whether something of what has a name is all that a question tells, and not if it is so."""
+    may_be = operator is Operator.SEARCH or (guessed and operator is Operator.PREFERENCE)
+    is_of_one = _VALUE_OF.search(text) is not None and _IF_SO.match(text) is None
+    return may_be and (is_of_one or _IN_WHICH.match(text) is not None)
+
+
+_IF_SO: Final = re.compile(
+    r"^\W*(?:is|are|was|were|do|does|did|has|have|had|should|(?:can|could|will|would)(?!\s+you))\b",
+    re.IGNORECASE,
+)
+_OF_CHANGE: Final = re.compile(
+    r"(?<!\w)(?:root\s+causes?|ch(?:an|na)g(?:ed?|es|ing)|alter(?:ed|ations?)|modif(?:ied|ications?)|"
+    r"reconfigur\w+)(?!\w)",
+    re.IGNORECASE,
+)
+"""Says that something is behind what happened that was done before it."""
+_ABOUT: Final = re.compile(
+    r"^\W*what(?:\s+(?:is|are|was|were)|['\u2019]s)\s.*\sabout\W*$", re.IGNORECASE
+)
+_WHAT: Final = re.compile(r"(?<!\w)(?:what|which|how)(?!\w)", re.IGNORECASE)
+_OF_PLACE: Final = (*_OF_ONE, Operator.FIRST)
+"""Operators that ask for an event by its place among others."""
+_WITHOUT_TIME: Final = frozenset((Operator.OPEN, Operator.FAILURES))
+"""Operators that are asked for in whole sentences, to which a time may be added."""
+_NEEDED: Final = {
+    Operator.SIMILAR: re.compile(r"\d|[:\"\u201c`_]|(?i:\b(?:error|exception|fail\w*)\b)"),
+    Operator.OPEN: re.compile(
+        r"(?i)(?<!\w)(?:open|pending|outstanding|left|remain\w*|still|due|undone|wait\w*|un[a-z]+ed|"
+        r"incomplete|to-?dos?|backlog|loose|hanging|dangling|stuck|progress|yet|not|never|over|"
+        r"finish\w*|clos\w+|complet\w+|done|clear\w*|settle\w*|resolv\w+)(?!\w)"
+    ),
+    Operator.LAST: re.compile(
+        r"(?i)(?<!\w)(?:last|latest|newest|recent\w*|final|closing|parting|words?|messages?|said|says?|"
+        r"wr[io]te\w*|written|heard?|told|tell|sent|mail|texts?|quote|lines?|repl\w+|note)(?!\w)"
+    ),
+}
+"""What a question must have to be read so without a row: an error has a number or a mark, what is
+open is said to be so, the last words are words."""
+_OPENED: Final = re.compile(
+    r"(?<!\w)(?:did|has|have|had|does|do)\s+(?:\S+\s+){1,3}?open(?:ed)?\b(?!\s+yet)", re.IGNORECASE
+)
+_OF_LENGTH: Final = (Operator.TIME, Operator.LESSON)
+_OF_A_TIME: Final = frozenset((Operator.WINDOW, Operator.VALUE_AT))
+
+
+def _asked(
+    text: str,
+    timeless: str,
+    matching: Mapping[Operator, float],
+    *,
+    shares: dict[str, float],
+    besides: frozenset[Operator],
+) -> tuple[Operator, float, bool]:
+    """The operator that is asked for, how sure it is (0: nothing is understood), and if by guess.
+
+    All rows that match, the words and the vector are weighed by what was learned from phrasings: a
+    row that matches part of a question may mislead. The surer a row, the more it takes to overrule
+    it.
+    """
+    allowed = _ALL - besides
+    strengths = {one: strength for one, strength in matching.items() if one in allowed}
+    if timeless != text:  # whole sentences, to which a time may be added
+        strengths |= rows_matching(timeless, of=_WITHOUT_TIME & allowed)
+    best = max(strengths, key=strengths.__getitem__, default=Operator.SEARCH)
+    strength = strengths.get(best, 0.0)
+    if Operator.VALUE_AT not in allowed:  # of a day that it does not name
+        shares[Operator.VALUE] += shares[Operator.VALUE_AT]
+    learned = max(allowed, key=lambda operator: shares[operator])
+    # of a time that it does not name: it is rather a plain question than one of another operator
+    without_time = max((matching.get(one, 0.0) for one in _OF_A_TIME - allowed), default=0.0)
+    least = next(share for bound, share in _LIKELY if max(strength, without_time) <= bound)
+    if learned is Operator.SEARCH:
+        is_plain = shares[learned] >= max(least, _LIKELY_PLAIN)
+        return (learned, 0.0, False) if is_plain else (best, min(1.0, strength), False)
+    needed = _NEEDED.get(learned)
+    is_meant = needed is None or needed.search(text) is not None
+    if learned is Operator.OPEN and _OPENED.search(text) is not None:
+        is_meant = False  # who opened something asks for no more than that
+    if learned in _OF_PLACE and _asks_if_so(text):
+        is_meant = False  # "did the alert resolve?" asks for no event beside another
+    if shares[learned] >= least and is_meant and learned is not best:
+        return learned, shares[learned], strengths.get(learned, 0.0) < 1
+    return best, min(1.0, strength), False
+
+
+def rows_matching(text: str, *, of: Collection[Operator] = _ALL) -> dict[Operator, float]:
+    """The strength of the strongest row of each operator that a question matches.
+
+    They stand in the order of the table, so that of equally strong ones the first is met first.
+    """
+    strengths: dict[Operator, float] = {}
+    for row in _TABLE:
+        is_stronger = row.operator in of and row.strength > strengths.get(row.operator, 0.0)
+        if is_stronger and row.pattern.search(text):
+            strengths[row.operator] = row.strength
+    return strengths
+
+
+def _timeless(text: str, spans: tuple[Window, ...]) -> str:
+    """The text without what says when."""
+    left = text
+    for span in spans:
+        for named in filter(None, (span.text, span.beside)):
+            left = left.replace(named, " ")
+    return left
+
+
+def _topic(text: str, timeless: str, operator: Operator) -> str:
+    """The text without what says how it is asked, and without what says when."""
+    left = _without(timeless, operator)
+    if left == timeless and operator is not Operator.SEARCH:  # no row told how it is asked
+        left = without_asking(left, timeless)
+    elif operator is Operator.VALUE:  # a row told a part of it
+        left = without_asking(left, timeless, below=SURELY_BELOW)
+    if operator is Operator.VALUE_BEFORE:
+        left = _AT_THE_END.sub("", left)
+    if operator in VALUES and (named := _VALUE_OF.search(timeless)) is not None:
+        left = named[0]  # what stands around it tells where it is looked up, or what for
+    for chosen in (left, timeless, text):
+        words = " ".join(chosen.split()).strip(" ?.!,:;")
+        if re.search(r"\w{2}", words):
+            return words
+    return " ".join(text.split())
+
+
+def _without(text: str, operator: Operator) -> str:
+    """The text without what asks for an operator."""
+    for row in _TABLE:
+        if row.operator is operator is not Operator.SEARCH:  # nothing of its words is left out
+            text = row.pattern.sub(_in_gaps, text)
+    return text
+
+
+_AT_THE_END: Final = re.compile(r"\s+before\W*$", re.IGNORECASE)
+
+
+def _in_gaps(match: re.Match[str]) -> str:
+    return " ".join(["", *(gap for gap in match.groups() if gap), ""])
+
+
+def _quoted(text: str) -> str:
+    """The error or the words that a question quotes."""
+    if (match := _QUOTED.search(text)) is not None:
+        return match["text"].strip()
+    match = _AFTER_COLON.match(text.strip())
+    if match is not None and not _ASKS.match(match["text"]):
+        return match["text"].strip(" ?")
+    if _ERROR.match(text) and not _ASKS.match(text):
+        return text.strip(" ?")
+    return ""
+
+
+def _failed(text: str, operator: Operator) -> bool | None:
+    if operator is Operator.CAUSE and _NEGATED.search(text):
+        return True
+    if _SUCCEEDED.search(text):
+        return False
+    if _FAILED.search(text):
+        return True
+    return False if operator in _OF_ONE and _THE_ONE_THAT.search(text) else None
