@@ -16,7 +16,7 @@ from api.read_schemas import (
     PageQuery,
     Until,
 )
-from api.schemas import Moment, Name, PositionText, ShownMoment, StoredEvent, Wire
+from api.schemas import NOW, Moment, Name, PositionText, ShownMoment, StoredEvent, Wire
 from enrichment.event_kinds import EventKind
 from pipelines.ledger.erasing import STEPS
 from projections.identity import Position
@@ -322,7 +322,6 @@ class TargetList(Wire):
     )
 
 
-NOW: Final = "now"
 DEFAULT_PAGE: Final = 100
 
 

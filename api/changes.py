@@ -23,7 +23,7 @@ import anyio.to_thread
 import orjson
 from anyio import CapacityLimiter
 
-from api.browse_schemas import NOW
+from api.schemas import NOW
 from api.stored_events import sees, stored
 from enrichment.event_kinds import EventKind, event_kind
 from pipelines.graph.reads.scope import Scope

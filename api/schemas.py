@@ -67,6 +67,8 @@ ShownMoment = Annotated[
     ),
 ]
 PositionText = Annotated[ShownPosition, AfterValidator(_position)]
+NOW: Final = "now"
+"""Behind the last position that the ledger has given out."""
 Moment = Annotated[ShownMoment, AfterValidator(_moment)]
 UnknownSeeds = Annotated[
     list[str],

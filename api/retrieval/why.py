@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from api.connections import OpenGraph
 from api.read_schemas import SubgraphQuery
-from api.retrieval.answer import Retrieval
 from api.retrieval.cause_tree import BEFORE_MS, CauseTree, tree_lines
+from api.retrieval.channels import Subgraph
 from api.retrieval.lessons import Learned, lessons_in
 from api.retrieval.query_terms import query_terms
 from api.retrieval.time_spans import TimeSpan
@@ -31,6 +31,7 @@ MAX_STORY: Final = 300
 """Events of one story that are read."""
 MAX_SIMILAR: Final = 10
 """Sessions that failed alike, of which lessons are read."""
+Finds = Callable[[ReadContext[SubgraphQuery]], Subgraph]
 
 
 @dataclass
@@ -78,11 +79,13 @@ class Explaining:
     Args:
         context: of the request.
         graph: that it is answered from.
+        finds: what a query for a subgraph finds there.
     """
 
-    def __init__(self, context: ReadContext[WhyQuery], graph: OpenGraph) -> None:
+    def __init__(self, context: ReadContext[WhyQuery], graph: OpenGraph, finds: Finds) -> None:
         self._context = context
         self._graph = graph
+        self._finds = finds
 
     def explain(self) -> Explained:
         """The answer.
@@ -138,7 +141,7 @@ class Explaining:
             record_access=False,
             proactive=False,
         )
-        page = Retrieval(_of_subgraph(context, subgraph), self._graph).answer()
+        page = self._finds(_of_subgraph(context, subgraph))
         answer.degraded += page.notes.degraded
         answer.withheld = len(page.withheld)
         ranked = [

@@ -18,6 +18,7 @@ from api.answers import (
 )
 from api.dependencies import Reader, ServicesOf, body_of, documented_body, no_query
 from api.errors import BODY_PROBLEMS, READ_PROBLEMS, problem_responses
+from api.retrieval.answer import Retrieval
 from api.retrieval.cause_tree import CauseTree, Step, told_line
 from api.retrieval.lessons import Learned
 from api.retrieval.narrative import estimated_tokens
@@ -67,7 +68,8 @@ async def query_why(
 
     def work() -> WhyResponse:
         with services.connections.graph.opened() as graph:
-            return _response(context, Explaining(context, graph).explain())
+            explaining = Explaining(context, graph, lambda asked: Retrieval(asked, graph).answer())
+            return _response(context, explaining.explain())
 
     response = await services.query(work, timeout_ms=context.deadline.remaining_ms())
     context.record([node.node_id for node in response.nodes])
