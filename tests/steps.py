@@ -7,8 +7,9 @@ from typing import Any
 
 from api.retrieval.plan import Intent
 from pipelines.columns.graph_scores import type_weights
+from pipelines.columns.reads import WalkAsked, Walked
 from pipelines.columns.records import TYPE_NUMBERS, VIEW_NUMBERS, StepRow, Steps, steps_of
-from pipelines.columns.walked import Around, WalkAsked, Walked, walked
+from pipelines.columns.walked import Around, walked
 from pipelines.graph.rows import StepEdge
 from projections.schema import EDGE_CAPS, INTENT_WEIGHTS
 

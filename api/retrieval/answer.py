@@ -42,9 +42,9 @@ from api.services import Deadline, ReadContext
 from consolidation.decay import DecayWeights
 from consolidation.summary_payloads import summary_ids_seen
 from pipelines.columns.graph_scores import type_weights
-from pipelines.columns.reads import Beside, Wanted
+from pipelines.columns.reads import Beside, Reached, WalkAsked, Walked, Wanted
 from pipelines.columns.records import Standings, steps_of
-from pipelines.columns.walked import MAX_REACHED_EVENTS, Reached, WalkAsked, Walked, walked
+from pipelines.columns.walked import MAX_REACHED_EVENTS, walked
 from pipelines.graph.reader import GraphRead
 from pipelines.graph.reads.entities import EntityReads
 from pipelines.graph.reads.scope import Scope

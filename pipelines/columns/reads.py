@@ -6,8 +6,9 @@ Answered where they are (`view_reads.py`), or asked from another process (`clien
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
+from pipelines.columns.graph_scores import ActivationConfig
 from pipelines.columns.records import (
     Array,
     ListAsked,
@@ -19,7 +20,6 @@ from pipelines.columns.records import (
     Stories,
     StoriesAsked,
 )
-from pipelines.columns.walked import Reached, WalkAsked
 from pipelines.graph.rows import (
     EntityName,
     EntitySurroundings,
@@ -28,7 +28,11 @@ from pipelines.graph.rows import (
     SessionCandidates,
     SessionEvent,
     Signalled,
+    is_event,
 )
+
+Worth = Literal["intent_weighted", "ppr", "activation"]
+"""What tells how much a node is worth: the best path to it, PageRank, or spreading activation."""
 
 
 class SessionAsked(NamedTuple):
@@ -141,6 +145,66 @@ class Beside(NamedTuple):
     event_ids: Sequence[str]
     entity_ids: Sequence[str]
     history: Sequence[str]
+
+
+class WalkAsked(NamedTuple):
+    """A walk from some nodes.
+
+    Attributes:
+        seeds: by wire id, with scores from 0 to 1.
+        weights: what an edge of full quality lets through, 0 to 1, by type, view and intent.
+        confidences: of the intents, 0 to 1.
+        others_share: of what further intents add to the best one's score, 0 to 1.
+        caps: edges of a type that are followed at one node, at most.
+        max_depth: levels that are read, at least 1.
+        method: by which nodes are worth something.
+        activation: how it spreads, where that is the method.
+        beside: what was met is told, too, for what stands beside something; else PageRank is, from
+            what the seeds are worth. Both by the default method alone.
+    """
+
+    seeds: Mapping[str, float]
+    weights: Array
+    confidences: Sequence[float]
+    others_share: float
+    caps: Mapping[str, int]
+    max_depth: int
+    method: Worth = "intent_weighted"
+    activation: ActivationConfig | None = None
+    beside: bool = False
+
+
+class Walked(NamedTuple):
+    """What a walk has met, a place a node; the seeds come first.
+
+    Attributes:
+        ids: wire ids.
+        edges: between these places; None: they were not asked for.
+        depths: fewest edges from a seed.
+        worth: by the method of the walk, 0 to 1; NaN: nothing leads there.
+        spread: PageRank, the best node having 1; empty: it was not asked for.
+        connected: whether it is at an edge.
+    """
+
+    ids: list[str]
+    edges: Steps | None
+    depths: Array
+    worth: Array
+    spread: Array
+    connected: Array
+
+    def events(self) -> list[str]:
+        """Ids of the events at edges, by their worth."""
+        told = zip(self.ids, self.worth.tolist(), self.connected.tolist(), strict=True)
+        worth = ((-one, node_id) for node_id, one, is_met in told if is_met and one == one)
+        return [node_id for _, node_id in sorted(worth) if is_event(node_id)]
+
+
+class Reached(NamedTuple):
+    """What a walk has met, and what ranking must know of events."""
+
+    walk: Walked
+    standings: Standings
 
 
 class Mentions(NamedTuple):

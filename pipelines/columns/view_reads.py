@@ -13,10 +13,12 @@ from pipelines.columns.open_items import open_things
 from pipelines.columns.reads import (
     Beside,
     Mentions,
+    Reached,
     SessionAsked,
     SessionList,
     SessionPage,
     SessionsAsked,
+    WalkAsked,
     Wanted,
 )
 from pipelines.columns.records import (
@@ -33,7 +35,7 @@ from pipelines.columns.records import (
 from pipelines.columns.sessions import session_page, sessions_of
 from pipelines.columns.stories import stories_of
 from pipelines.columns.walk import Walker
-from pipelines.columns.walked import MAX_REACHED_EVENTS, Reached, WalkAsked, walked
+from pipelines.columns.walked import MAX_REACHED_EVENTS, walked
 from pipelines.graph.rows import Hits, Least, SessionCandidates, Signalled
 
 

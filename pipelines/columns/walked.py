@@ -7,10 +7,10 @@ of them, and the paths are scored for each intent apart.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from heapq import nsmallest
 from itertools import islice
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy
 
@@ -25,8 +25,8 @@ from pipelines.columns.graph_scores import (
     personalised_pagerank,
     trusted,
 )
-from pipelines.columns.records import TYPE_NUMBERS, Array, Standings, StepRow, Steps, steps_of
-from pipelines.graph.rows import is_event
+from pipelines.columns.reads import WalkAsked, Walked
+from pipelines.columns.records import TYPE_NUMBERS, Array, StepRow, Steps, steps_of
 from projections.schema import FOLLOWS
 
 BEAM: Final = 32
@@ -39,70 +39,8 @@ MIN_SCORE: Final = 1e-4
 """A path worth less is not followed."""
 _NOWHERE: Final = -1
 
-Worth = Literal["intent_weighted", "ppr", "activation"]
-"""What tells how much a node is worth: the best path to it, PageRank, or spreading activation."""
 Around = Callable[[Collection[str], dict[str, int]], Sequence[StepRow]]
 """Edges around some nodes; what they lead to gets the next places."""
-
-
-class WalkAsked(NamedTuple):
-    """A walk from some nodes.
-
-    Attributes:
-        seeds: by wire id, with scores from 0 to 1.
-        weights: what an edge of full quality lets through, 0 to 1, by type, view and intent.
-        confidences: of the intents, 0 to 1.
-        others_share: of what further intents add to the best one's score, 0 to 1.
-        caps: edges of a type that are followed at one node, at most.
-        max_depth: levels that are read, at least 1.
-        method: by which nodes are worth something.
-        activation: how it spreads, where that is the method.
-        beside: what was met is told, too, for what stands beside something; else PageRank is, from
-            what the seeds are worth. Both by the default method alone.
-    """
-
-    seeds: Mapping[str, float]
-    weights: Array
-    confidences: Sequence[float]
-    others_share: float
-    caps: Mapping[str, int]
-    max_depth: int
-    method: Worth = "intent_weighted"
-    activation: ActivationConfig | None = None
-    beside: bool = False
-
-
-class Walked(NamedTuple):
-    """What a walk has met, a place a node; the seeds come first.
-
-    Attributes:
-        ids: wire ids.
-        edges: between these places; None: they were not asked for.
-        depths: fewest edges from a seed.
-        worth: by the method of the walk, 0 to 1; NaN: nothing leads there.
-        spread: PageRank, the best node having 1; empty: it was not asked for.
-        connected: whether it is at an edge.
-    """
-
-    ids: list[str]
-    edges: Steps | None
-    depths: Array
-    worth: Array
-    spread: Array
-    connected: Array
-
-    def events(self) -> list[str]:
-        """Ids of the events at edges, by their worth."""
-        told = zip(self.ids, self.worth.tolist(), self.connected.tolist(), strict=True)
-        worth = ((-one, node_id) for node_id, one, is_met in told if is_met and one == one)
-        return [node_id for _, node_id in sorted(worth) if is_event(node_id)]
-
-
-class Reached(NamedTuple):
-    """What a walk has met, and what ranking must know of events."""
-
-    walk: Walked
-    standings: Standings
 
 
 class Met(NamedTuple):

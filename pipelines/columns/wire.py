@@ -18,11 +18,14 @@ import orjson
 from pipelines.columns.reads import (
     Beside,
     Mentions,
+    Reached,
     SessionAsked,
     SessionLine,
     SessionList,
     SessionPage,
     SessionsAsked,
+    WalkAsked,
+    Walked,
     Wanted,
 )
 from pipelines.columns.records import (
@@ -39,7 +42,6 @@ from pipelines.columns.records import (
     StoriesAsked,
     StoryFact,
 )
-from pipelines.columns.walked import Reached, WalkAsked, Walked
 from pipelines.graph.reads.scope import Scope, Within
 from pipelines.graph.rows import (
     EntityName,

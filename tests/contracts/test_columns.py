@@ -15,11 +15,11 @@ from enrichment.stems import stem
 from pipelines.columns.beside import beside
 from pipelines.columns.loading import columns_of
 from pipelines.columns.names import ColumnNames
-from pipelines.columns.reads import Beside, SessionsAsked
+from pipelines.columns.reads import Beside, SessionsAsked, Walked
 from pipelines.columns.sessions import session_page, sessions_of
 from pipelines.columns.view import View
 from pipelines.columns.walk import Walker
-from pipelines.columns.walked import Walked, walked
+from pipelines.columns.walked import walked
 from pipelines.graph.client import Neo4jReader
 from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.graph.port import Graph

@@ -27,12 +27,11 @@ from pipelines.columns.follow import Columns
 from pipelines.columns.follower import Follower
 from pipelines.columns.graph_scores import ActivationConfig
 from pipelines.columns.loading import columns_of
-from pipelines.columns.reads import Beside, ColumnReads, SessionsAsked, Wanted
+from pipelines.columns.reads import Beside, ColumnReads, Reached, SessionsAsked, Walked, Wanted
 from pipelines.columns.records import ListAsked, OpenAsked, Standings, Steps, Stories, StoriesAsked
 from pipelines.columns.tenant import Tenant
 from pipelines.columns.view import View
 from pipelines.columns.view_reads import ViewReads
-from pipelines.columns.walked import Reached, Walked
 from pipelines.columns.wire import ANSWERS, Login, Question, decoded
 from pipelines.graph.memory import MemoryGraph
 from pipelines.graph.neo4j import Neo4jGraph

@@ -14,8 +14,7 @@ import pytest
 from api.retrieval.policy import policy_of
 from consolidation.forgetting_payloads import ACCESSED_EVENT, Accessed, parse_accessed
 from pipelines.columns.access import ColumnsAccess, RemoteReads
-from pipelines.columns.reads import Wanted
-from pipelines.columns.walked import Reached, WalkAsked
+from pipelines.columns.reads import Reached, WalkAsked, Wanted
 from pipelines.graph.reads.scope import operator_scope
 from pipelines.local.servers import ValkeyServer
 from pipelines.work.settings import Settings

@@ -19,10 +19,10 @@ from api.retrieval.recall import RecallSeeds
 from api.retrieval.relevance import DEFAULT_WEIGHTS, RelevanceWeights
 from consolidation.decay import DecayWeights
 from pipelines.columns.access import RemoteReads
-from pipelines.columns.reads import Wanted
+from pipelines.columns.reads import Reached, WalkAsked, Wanted
 from pipelines.columns.records import Standings
 from pipelines.columns.tables import NOBODY
-from pipelines.columns.walked import Reached, WalkAsked, walked
+from pipelines.columns.walked import walked
 from pipelines.graph.rows import Hits
 from projections.schema import EDGES, FOLLOWS, INTENT_WEIGHTS
 

@@ -8,7 +8,8 @@ import numpy
 import pytest
 
 from pipelines.columns.graph_scores import ActivationConfig
-from pipelines.columns.walked import BEAM, Walked
+from pipelines.columns.reads import Walked
+from pipelines.columns.walked import BEAM
 from pipelines.graph.rows import StepEdge
 from projections.schema import CAUSED_BY, FOLLOWS, INTENT_WEIGHTS, MAX_WEIGHT
 from tests.steps import walk_asked, walked_over
