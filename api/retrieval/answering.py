@@ -10,9 +10,15 @@ from api.retrieval.fact_meaning import Embed, asks_value, in_words_of_facts
 from api.retrieval.fact_words import in_words_of_records
 from api.retrieval.intent import PERSONAL
 from api.retrieval.open_answer import open_answer, open_asked, otherwise_meant, with_promises
-from api.retrieval.person_ranking import preferred, profile_of, remarked, stated_by_fact
+from api.retrieval.person_answers import (
+    person_answer,
+    preferred,
+    profile_of,
+    remarked,
+    stated_by_fact,
+)
 from api.retrieval.personal import OF_LINES
-from api.retrieval.persons import Asking, PersonAsked, Persons, by_name, person_answer
+from api.retrieval.persons import Asking, PersonAsked, Persons, by_name
 from api.retrieval.plan import Operator, Plan, StoryAnswer
 from api.retrieval.planning import WHAT_HAPPENED, plan_of
 from api.retrieval.story_answer import nearest_first, story_answer

@@ -1,4 +1,4 @@
-"""What stories told of a person, in the order that what is known of the person gives it.
+"""What is answered about a person: what is known of them, or what stories told, ordered by that.
 
 A ranking is learned from questions of every kind. What somebody wishes, and what they told of
 themselves, is known without it: the one is a fact, the other is said and nothing is done upon it.
@@ -13,12 +13,18 @@ from typing import Final
 import numpy
 
 from api.retrieval.fact_words import WISHES, asked_as, in_words_of_records, question_stems, says_all
+from api.retrieval.lessons import lessons_in
+from api.retrieval.narrative import one_line
 from api.retrieval.personal import (
+    Episode,
     Known,
     Line,
     Topic,
+    episode_of,
+    heeded,
     lines_answer,
     others_lines,
+    practised,
     profile_lines,
     telling_of,
     wish_lines,
@@ -32,18 +38,26 @@ from api.retrieval.persons import (
     stories_of_person,
     topic_of,
 )
-from api.retrieval.plan import Operator, StoryAnswer
+from api.retrieval.plan import Operator, Plan, StoryAnswer
 from api.retrieval.profiles import Proofs, messages_of, profile_order, remarks_in
+from api.retrieval.story_answer import story_answer
 from api.retrieval.story_evidence import asks_for_record
 from api.retrieval.story_terms import OF_FACTS, story_terms
 from api.retrieval.wish_answer import Stated, Wished, asked_of, stated, wished
 from enrichment.names import canonical_name
-from enrichment.stems import stem_in, stems_of, words_in
+from enrichment.stems import stem_in, stems_of, telling_stems_of, words_in
 from pipelines.columns.reads import Wanted
-from pipelines.columns.records import Stories
+from pipelines.columns.records import OpenAsked, Stories
+from pipelines.graph.reader import GraphNode, GraphRead
+from pipelines.graph.reads.events import EventReads
+from pipelines.graph.reads.walk import CauseReads
 from pipelines.graph.rows import FactRow
 from projections.schema import EDGES, MAX_WEIGHT
 
+MAX_OPEN: Final = 3
+MAX_NAMES: Final = 3
+"""By which open things are looked for."""
+MAX_LESSONS: Final = 3
 OVERRULED: Final = 0.15
 """So much more than a wish, and a remark that stories told first is asked for instead."""
 NO_TOPIC: Final = Topic(frozenset(), {}, dict.fromkeys(EDGES, MAX_WEIGHT))
@@ -67,6 +81,78 @@ _BY_THE_WAY: Final = frozenset(
     (Operator.SEARCH, Operator.VALUE, Operator.ACTOR, Operator.CAUSE, Operator.HOW_DOES)
 )
 """Operators that may ask for what somebody told of themselves."""
+
+
+def person_answer(persons: Persons, question: PersonAsked) -> StoryAnswer | None:
+    """The answer; None: nobody is meant who is known, or nothing of it is known of them."""
+    person = known_of(persons, question)
+    if person is None:
+        return None
+    topic = topic_of(persons, question, person)
+    if question.plan.operator is Operator.HOW_DOES:
+        episode = _once(persons, question, person, topic)
+        lines = practised(person, topic, episode)
+        if episode is not None:
+            lines += persons.graph(lambda graph: _told(graph, persons, episode))
+    else:
+        lines = [*heeded(person, topic), *_open(persons, question, person)]
+    return lines_answer(question.plan, lines) if lines else None
+
+
+def _once(persons: Persons, question: PersonAsked, person: Known, topic: Topic) -> Episode | None:
+    """The newest episode that shows it and worked."""
+    terms = story_terms(question.asking.query, question.plan)
+    stories = stories_of_person(persons, question, terms, question.plan)
+    return episode_of(stories, terms, person=person, wanted=topic.stems)
+
+
+def _told(graph: GraphRead, persons: Persons, episode: Episode) -> list[Line]:
+    """The steps of an episode, and what was learned in it."""
+    events = EventReads(graph, persons.scope).events(episode.steps)
+    steps = [events[step] for step in episode.steps if step in events]
+    lines = [
+        Line(f"step {number}: {_words(one)}", one.node_id) for number, one in enumerate(steps, 1)
+    ]
+    sessions = dict.fromkeys(step.properties["session_id"] for step in steps)
+    for learned in lessons_in(CauseReads(graph, persons.scope).gists(list(sessions))):
+        proofs = learned.lesson.solved_event_ids
+        if episode.event_ids.issuperset(proofs) and len(lines) < len(steps) + MAX_LESSONS:
+            lines.append(Line(f"learned: {one_line(learned.lesson.text)}", proofs[-1]))
+    return lines
+
+
+def _words(event: GraphNode) -> str:
+    values = event.properties
+    return one_line(values.get("summary") or values.get("tool_name") or values["event_type"])
+
+
+def _open(persons: Persons, question: PersonAsked, person: Known) -> list[Line]:
+    """What was opened for the person and is not closed, and what was promised and is not kept."""
+    opened = dict.fromkeys(
+        own_id
+        for name in sorted(person.names)[:MAX_NAMES]
+        for own_id in persons.reads.open_things(_opened_for(name)).ids
+    )
+    plan = Plan(Operator.PROMISE, confidence=1.0, topic=person.name)
+    terms = story_terms(person.name, plan)
+    stories = stories_of_person(persons, question._replace(hits=(), vector=None), terms, plan)
+    promise = story_answer(
+        stories, terms, plan, now_ms=question.asking.now_ms, zone=question.asking.zone
+    )
+    promised = promise.evidence[:1] if promise.confidence >= persons.threshold else []
+    ids = list(dict.fromkeys([*promised, *list(opened)[-MAX_OPEN:]]))
+
+    def ask(graph: GraphRead) -> list[Line]:
+        events = EventReads(graph, persons.scope).events(ids)
+        return [
+            Line(f"open: {_words(events[own_id])}", own_id) for own_id in ids if own_id in events
+        ]
+
+    return persons.graph(ask) if ids else []
+
+
+def _opened_for(name: str) -> OpenAsked:
+    return OpenAsked(tuple(sorted(telling_stems_of(name))))
 
 
 def profile_of(persons: Persons, question: PersonAsked, answer: StoryAnswer) -> StoryAnswer:

@@ -1,4 +1,4 @@
-"""Questions about a person: who is meant, what is known of them, and what of it is the answer."""
+"""Questions about a person: who is meant, and what is known of them."""
 
 from __future__ import annotations
 
@@ -9,44 +9,29 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 
 from api.retrieval.fact_meaning import Embed
 from api.retrieval.intent import PERSONAL, Seed
-from api.retrieval.lessons import lessons_in
-from api.retrieval.narrative import one_line
 from api.retrieval.personal import (
-    Episode,
     Known,
-    Line,
     Topic,
     Trait,
-    episode_of,
-    heeded,
-    lines_answer,
-    practised,
     topic_stems,
 )
-from api.retrieval.plan import Intent, Operator, Plan, StoryAnswer
-from api.retrieval.story_answer import story_answer
+from api.retrieval.plan import Intent, Operator, Plan
 from api.retrieval.story_terms import StoryTerms, stories_asked, story_terms
 from api.retrieval.wish_answer import replaced, stated
 from consolidation.habits import PERSON
 from enrichment.names import canonical_name, components, user_entity_id
-from enrichment.stems import telling_stems_of, words_in
+from enrichment.stems import words_in
 from enrichment.vocabulary import KEPT, word_set
 from pipelines.columns.reads import ColumnReads, Wanted
-from pipelines.columns.records import OpenAsked, Stories
+from pipelines.columns.records import Stories
 from pipelines.graph.reader import GraphNode, GraphRead
 from pipelines.graph.reads.entities import EntityReads
-from pipelines.graph.reads.events import EventReads
 from pipelines.graph.reads.facts import FactFilter, FactReads
 from pipelines.graph.reads.scope import Scope, Within
-from pipelines.graph.reads.walk import CauseReads
 from pipelines.graph.rows import EntityName
 
 MAX_MEANT: Final = 8
 """Entities that a question names, among which the person is looked for."""
-MAX_OPEN: Final = 3
-MAX_NAMES: Final = 3
-"""By which open things are looked for."""
-MAX_LESSONS: Final = 3
 _PERSONS: Final = frozenset(("user", "agent"))
 WHO_ASKS: Final = word_set(
     "i me my mine we us our ours he him his she her hers they them their user customer client "
@@ -130,25 +115,6 @@ class PersonAsked(NamedTuple):
     plan: Plan
     hits: Sequence[str]
     vector: Sequence[float] | None
-
-
-def person_answer(persons: Persons, question: PersonAsked) -> StoryAnswer | None:
-    """The answer; None: nobody is meant who is known, or nothing of it is known of them."""
-    person = known_of(persons, question)
-    if person is None:
-        return None
-    topic = topic_of(persons, question, person)
-    if question.plan.operator is Operator.HOW_DOES:
-        episode = _once(persons, question, person, topic)
-        lines = practised(person, topic, episode)
-        if episode is not None:
-            lines += persons.graph(lambda graph: _told(graph, persons, episode))
-    else:
-        lines = [*heeded(person, topic), *_open(persons, question, person)]
-    return lines_answer(question.plan, lines) if lines else None
-
-
-# -- who is meant, and what is known of them -------------------------------------------------------
 
 
 def known_of(persons: Persons, question: PersonAsked) -> Known | None:
@@ -303,65 +269,6 @@ def topic_of(persons: Persons, question: PersonAsked, person: Known) -> Topic:
     standings = persons.reads.standings(wanted)
     cosines = dict(zip(standings.ids, standings.cosines.tolist(), strict=True))
     return Topic(stems, cosines, weights)
-
-
-# -- how it went once, and what is open ------------------------------------------------------------
-
-
-def _once(persons: Persons, question: PersonAsked, person: Known, topic: Topic) -> Episode | None:
-    """The newest episode that shows it and worked."""
-    terms = story_terms(question.asking.query, question.plan)
-    stories = stories_of_person(persons, question, terms, question.plan)
-    return episode_of(stories, terms, person=person, wanted=topic.stems)
-
-
-def _told(graph: GraphRead, persons: Persons, episode: Episode) -> list[Line]:
-    """The steps of an episode, and what was learned in it."""
-    events = EventReads(graph, persons.scope).events(episode.steps)
-    steps = [events[step] for step in episode.steps if step in events]
-    lines = [
-        Line(f"step {number}: {_words(one)}", one.node_id) for number, one in enumerate(steps, 1)
-    ]
-    sessions = dict.fromkeys(step.properties["session_id"] for step in steps)
-    for learned in lessons_in(CauseReads(graph, persons.scope).gists(list(sessions))):
-        proofs = learned.lesson.solved_event_ids
-        if episode.event_ids.issuperset(proofs) and len(lines) < len(steps) + MAX_LESSONS:
-            lines.append(Line(f"learned: {one_line(learned.lesson.text)}", proofs[-1]))
-    return lines
-
-
-def _words(event: GraphNode) -> str:
-    values = event.properties
-    return one_line(values.get("summary") or values.get("tool_name") or values["event_type"])
-
-
-def _open(persons: Persons, question: PersonAsked, person: Known) -> list[Line]:
-    """What was opened for the person and is not closed, and what was promised and is not kept."""
-    opened = dict.fromkeys(
-        own_id
-        for name in sorted(person.names)[:MAX_NAMES]
-        for own_id in persons.reads.open_things(_opened_for(name)).ids
-    )
-    plan = Plan(Operator.PROMISE, confidence=1.0, topic=person.name)
-    terms = story_terms(person.name, plan)
-    stories = stories_of_person(persons, question._replace(hits=(), vector=None), terms, plan)
-    promise = story_answer(
-        stories, terms, plan, now_ms=question.asking.now_ms, zone=question.asking.zone
-    )
-    promised = promise.evidence[:1] if promise.confidence >= persons.threshold else []
-    ids = list(dict.fromkeys([*promised, *list(opened)[-MAX_OPEN:]]))
-
-    def ask(graph: GraphRead) -> list[Line]:
-        events = EventReads(graph, persons.scope).events(ids)
-        return [
-            Line(f"open: {_words(events[own_id])}", own_id) for own_id in ids if own_id in events
-        ]
-
-    return persons.graph(ask) if ids else []
-
-
-def _opened_for(name: str) -> OpenAsked:
-    return OpenAsked(tuple(sorted(telling_stems_of(name))))
 
 
 def stories_of_person(

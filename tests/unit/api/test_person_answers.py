@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from api.retrieval.person_ranking import NO_TOPIC
+from api.retrieval.person_answers import NO_TOPIC
 from api.retrieval.personal import Known, Trait, profile_lines
 from projections.schema import TRAIT_EDGES
 
