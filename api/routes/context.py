@@ -16,7 +16,6 @@ from api.answers import (
     also_markdown,
     atlas_node,
     atlas_response,
-    evidence_of,
     wants_markdown,
 )
 from api.connections import OpenGraph
@@ -31,6 +30,7 @@ from api.retrieval.relevance import relevance
 from api.retrieval.walk import TEMPORAL_INTENT, Lineage, Origin, origin_of
 from api.schemas import AtlasResponse, Bound
 from api.services import ReadContext, begin_read
+from api.subgraph_answers import evidence_of
 from consolidation.decay import DECAY_WEIGHTS, NEUTRAL_RELEVANCE, DecayWeights, decay_score
 from pipelines.columns.access import ColumnsAccess
 from pipelines.columns.reads import Wanted

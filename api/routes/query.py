@@ -17,8 +17,6 @@ from api.answers import (
     add_contents,
     also_markdown,
     as_json,
-    evidence_of,
-    subgraph_response,
     wants_markdown,
 )
 from api.connections import OpenGraph
@@ -45,6 +43,7 @@ from api.retrieval.recall import (
 from api.retrieval.wish_answer import wishes_first
 from api.schemas import AtlasResponse, Bound
 from api.services import ReadContext, begin_read
+from api.subgraph_answers import evidence_of, subgraph_response
 from api.verdict import answer_head
 from enrichment.vocabulary import EdgeType
 from pipelines.columns.access import ColumnsAccess
