@@ -20,6 +20,7 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from importlib.metadata import version
+from math import ceil
 from threading import current_thread, main_thread
 from types import FrameType
 from typing import Any, Final
@@ -32,6 +33,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from api.browse_schemas import DeadLettersRetried
+from api.changes import LONGEST_BELL_MS, Changes
 from api.connection_limits import server_config
 from api.connections import Connections, OpenGraph
 from api.dependencies import Keyring
@@ -131,16 +133,16 @@ def _warm_later(services: Services) -> None:
     while not _is_reached(services):
         if services.closed.wait(0.1):
             return
-    counts = services.watch.counts
+    counts = services.seen.counts
     warm_up(services)
     services.is_cold = False
-    services.watch.note_planned(counts)
+    services.seen.note_planned(counts)
     _browse_once(services)
 
 
 def _is_reached(services: Services) -> bool:
     """Whether ledger, graph and columns answered at the last look."""
-    sample = services.watch.sample
+    sample = services.seen.sample
     has_target = services.connections.graph.target is not None
     errors = (sample.graph_error, sample.columns_error, sample.ledger_error)
     return has_target and not any(errors)
@@ -272,7 +274,9 @@ def create_app(settings: Settings, share: Share = ALONE) -> FastAPI:
     check_settings(settings)
     connections = Connections(settings, open_graph)
     watch = Watch(settings, connections, fresh=lambda cold: start_warming(services, cold=cold))
-    services = Services(settings, connections, watch, share)
+    services = Services(settings, connections, watch.seen, share)
+    bell_ms = min(LONGEST_BELL_MS, ceil(settings.redis_timeout_s * 500))
+    news = Changes(services.ledger, bell_ms=bell_ms)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -284,7 +288,7 @@ def create_app(settings: Settings, share: Share = ALONE) -> FastAPI:
             async with app.state.mcp.opened():
                 yield
         finally:
-            services.changes.stop()
+            news.stop()
             await anyio.to_thread.run_sync(services.close)
             await anyio.to_thread.run_sync(watch.stop)
             connections.close()
@@ -303,6 +307,7 @@ def create_app(settings: Settings, share: Share = ALONE) -> FastAPI:
     app.state.settings = settings
     app.state.keyring = Keyring(settings.api_keys)
     app.state.services = services
+    app.state.changes = news
     app.state.mcp = Door(app, settings.max_body_bytes)
     install_problem_handlers(app)
     routes = (

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from math import ceil
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 import anyio
@@ -16,7 +15,6 @@ from anyio import CapacityLimiter
 
 from api.access_log import AccessLog
 from api.caches import ResultCache, ShownNodes
-from api.changes import LONGEST_BELL_MS, Changes
 from api.connection_limits import EdgeLimits
 from api.connections import Connections
 from api.errors import ApiProblem
@@ -24,7 +22,7 @@ from api.preflight import ALONE, Share
 from api.rate_limits import Limits, StreamSlots
 from api.retrieval.intent import SeedRules
 from api.retrieval.policy import policy_of
-from api.watcher import Watch
+from api.seen import Seen
 from consolidation.forgetting_payloads import FactKey
 from enrichment.payloads import offered_event
 from pipelines.columns.access import ColumnsAccess
@@ -131,13 +129,13 @@ class Services:
     """
 
     def __init__(
-        self, settings: Settings, connections: Connections, watch: Watch, share: Share = ALONE
+        self, settings: Settings, connections: Connections, seen: Seen, share: Share = ALONE
     ) -> None:
         self.settings = settings
         self.connections = connections
         self.is_cold = False
         self.closed = threading.Event()
-        self.watch = watch
+        self.seen = seen
         self.policy = policy_of(settings.model_dump())
         self.limits = Limits(settings, share.counts)
         self.embedder = QueryEmbedder(settings)
@@ -146,14 +144,12 @@ class Services:
             settings.result_cache_s, share.of(settings.result_cache_bytes), settings.partitions
         )
         self.shown = ShownNodes(
-            connections.cache("shown"), lambda: watch.sample.ledger_error is None
+            connections.cache("shown"), lambda: seen.sample.ledger_error is None
         )
         self.accesses = AccessLog(
-            self.ledger, lambda: watch.sample.overloaded(settings), self.shown.count_read
+            self.ledger, lambda: seen.sample.overloaded(settings), self.shown.count_read
         )
-        bell_ms = min(LONGEST_BELL_MS, ceil(settings.redis_timeout_s * 500))
         self.told_calls = ToldCalls()
-        self.changes = Changes(self.ledger, bell_ms=bell_ms)
         self._slots = StreamSlots(settings.max_streams, share.streams)
         self._most_streams = max(1, EdgeLimits.of(settings, share).connections // 2)
         self._read_threads = CapacityLimiter(32)
@@ -185,7 +181,7 @@ class Services:
         Raises:
             LedgerUnavailable: it was away a moment ago.
         """
-        error = self.watch.sample.ledger_error
+        error = self.seen.sample.ledger_error
         if error is not None:
             raise LedgerUnavailable(reason=error)
         return self.connections.ledger

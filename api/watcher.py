@@ -1,4 +1,4 @@
-"""What the API knows without asking in a request: active target, lag, memory, halted partitions.
+"""Keeps up to date what the API knows without asking in a request (`seen`).
 
 Three threads: one follows the pointer to the active target several times a second; two look once a
 second, one at the ledger and one at the graph. So a Neo4j that hangs holds up neither a switch nor
@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from threading import Event, Lock, Thread
+from threading import Event, Thread
 from typing import Any, Final
 
 from api.connections import Connections
+from api.seen import Checkpoints, Seen
 from pipelines.graph.reader import GraphReader
 from pipelines.graph.rows import Counts
 from pipelines.ledger.ledger import Ledger, Tail
 from pipelines.ledger.registry import CONSOLIDATE_REPORT, verified_stage
 from pipelines.observe import logs, metrics
 from pipelines.work.settings import Settings
-from pipelines.work.stages import ENRICHMENT, PROJECTION, STAGES
+from pipelines.work.stages import PROJECTION, STAGES
 from projections.errors import (
     GraphError,
     LedgerError,
@@ -28,7 +28,6 @@ from projections.errors import (
     QueryTimeout,
     RecollectError,
 )
-from projections.identity import Position
 from projections.operations import Checkpoint
 
 REPLANNED_AT: Final = 4
@@ -36,73 +35,15 @@ REPLANNED_AT: Final = 4
 FOLLOW_EVERY_S = 0.3
 SAMPLE_EVERY_S = 1.0
 COUNT_EVERY_S = 10.0
-STALE_AFTER_S = 15.0
-"""What was seen longer ago says nothing any more: who looks hangs."""
-TOO_OLD = "the last look is too old"
 COLUMNS_LOADING: Final = "they are being read from the graph"
 
 SAMPLE_TIMEOUT_MS = 1_000
 
-Checkpoints = Mapping[int, Checkpoint]
-"""Of one stage, by partition."""
-
 _log = logs.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """What was seen last; replaced as a whole.
-
-    Attributes:
-        ledger_at_s: when the ledger was looked at, monotonic time.
-        graph_at_s: likewise the graph.
-        ledger_error: why the ledger cannot be used; None: it can.
-        graph_error: why the active target's graph cannot be read.
-        columns_error: why questions cannot be answered from its columns: they are being loaded, or
-            nobody holds them.
-        target: name of the target whose checkpoints are meant.
-        halted: partition → reason.
-        lag_entries: of the projection, all partitions; None before the first look.
-        lag_seconds: age of the oldest entry not projected.
-        memory_ratio: share of Redis' maxmemory in use; None without a limit.
-    """
-
-    ledger_at_s: float = 0.0
-    graph_at_s: float = 0.0
-    ledger_error: str | None = "not reached yet"
-    graph_error: str | None = "not reached yet"
-    columns_error: str | None = "not reached yet"
-    target: str | None = None
-    halted: Mapping[int, str] = field(default_factory=dict)
-    lag_entries: int | None = None
-    lag_seconds: float | None = None
-    memory_ratio: float | None = None
-
-    def ingest_error(self, partitions: int) -> str | None:
-        """Why no event is taken; None: events are, if perhaps not of every partition."""
-        if self.ledger_error is not None:
-            return self.ledger_error
-        if len(self.halted) >= partitions:
-            return "every partition is halted; see `recollect recover`"
-        return None
-
-    def overloaded(self, settings: Settings) -> str | None:
-        """Why events must wait; None: they need not."""
-        if self.lag_entries is not None and self.lag_entries > settings.overload_lag_entries:
-            return f"{self.lag_entries:,} events wait to be projected"
-        if self.lag_seconds is not None and self.lag_seconds > settings.overload_lag_seconds:
-            return f"an event has waited {self.lag_seconds:.0f} s to be projected"
-        return self.full(settings)
-
-    def full(self, settings: Settings) -> str | None:
-        """Why no event at all may come; None: there is room."""
-        if self.memory_ratio is not None and self.memory_ratio > settings.overload_memory_ratio:
-            return f"Redis uses {self.memory_ratio:.0%} of its memory"
-        return None
-
-
 class Watch:
-    """Keeps `sample` and the active graph up to date until stopped.
+    """Keeps `seen` and the active graph up to date until stopped.
 
     Args:
         settings: of the process.
@@ -118,58 +59,16 @@ class Watch:
         connections: Connections,
         fresh: Callable[[bool], object] = lambda _: None,
     ) -> None:
-        self._settings = settings
         self._connections = connections
         self._fresh = fresh
+        self.seen = Seen(settings, self._target_name)
         self._stop = Event()
         self._models = {row.name: row.models_here(settings) for row in STAGES.values()}
-        self._checkpoints: Mapping[str, Checkpoints] = {}
-        self._checkpoints_of: str | None = None
         self._admitted = False
         self._has_seen_graph = False
         self._graph_was_away = False
         self._counted_at_s = -COUNT_EVERY_S
-        self.counts: Counts | None = None
-        self._planned_at: Counts | None = None
         self._threads: list[Thread] = []
-        self._replacing = Lock()
-        self.sample = Sample()
-
-    def note_planned(self, counts: Counts | None) -> None:
-        """The questions of a query have been planned, for a graph of that size (of `counts`).
-
-        The database plans a question again when what it counts has grown fourfold: `fresh` is
-        called then, so that this is done before somebody asks and waits.
-        """
-        self._planned_at = counts
-
-    def ingest_error(self) -> str | None:
-        """Why no event can be taken; None: it can."""
-        if _is_old(self.sample.ledger_at_s):
-            return TOO_OLD
-        return self.sample.ingest_error(self._settings.partitions)
-
-    def read_error(self) -> str | None:
-        """Why the graph cannot be read; None: it can."""
-        return TOO_OLD if _is_old(self.sample.graph_at_s) else self.sample.graph_error
-
-    def columns_error(self) -> str | None:
-        """Why no question can be answered from the columns; None: it can."""
-        return TOO_OLD if _is_old(self.sample.graph_at_s) else self.sample.columns_error
-
-    def answered_from(self) -> dict[int, Position] | None:
-        """Until where each partition was in the graph a moment ago; None: not known.
-
-        Projected, and enriched if that stage has begun: what it finds in an event changes answers.
-        """
-        if self._checkpoints_of is None or self._checkpoints_of != self._target_name():
-            return None
-        held: dict[int, Position] = {}
-        for stage in (PROJECTION, ENRICHMENT):
-            for partition, checkpoint in self._checkpoints.get(stage.name, {}).items():
-                before = held.get(partition, checkpoint.position)
-                held[partition] = min(before, checkpoint.position)
-        return held
 
     def start(self) -> None:
         """Look once, then go on in the background.
@@ -233,25 +132,21 @@ class Watch:
         except (LedgerError, GraphError) as error:
             self._admitted = False
             seen["ledger_error"] = str(error)
-        if seen["ledger_error"] != self.sample.ledger_error:
+        if seen["ledger_error"] != self.seen.sample.ledger_error:
             _log.info("ledger", state=seen["ledger_error"] or "ready")
-        self._replace(**seen, ledger_at_s=time.monotonic())
+        self.seen.note(**seen, ledger_at_s=time.monotonic())
 
     def look_at_graph(self) -> None:
         """Look at the active target's graph."""
         name, error = self._target_name(), self._look_at_graph()
-        if error != self.sample.graph_error:
+        if error != self.seen.sample.graph_error:
             _log.info("graph", state=error or "ready", target=name)
         if error is None:
             if self._graph_was_away and self._has_seen_graph:
                 self._fresh(True)  # before anybody is told that the graph is back
             self._has_seen_graph, self._graph_was_away = True, False
         seen = {"graph_error": error, "columns_error": self._look_at_columns()}
-        self._replace(target=name, graph_at_s=time.monotonic(), **seen)
-
-    def _replace(self, **changes: Any) -> None:
-        with self._replacing:
-            self.sample = replace(self.sample, **changes)
+        self.seen.note(target=name, graph_at_s=time.monotonic(), **seen)
 
     def _target_name(self) -> str | None:
         target = self._connections.graph.target
@@ -260,14 +155,14 @@ class Watch:
     def _look_at_graph(self) -> str | None:
         """Read the checkpoints; those read last stay when Neo4j is away, so lag goes on growing."""
         name = self._target_name()
-        if name != self._checkpoints_of:
-            self._checkpoints, self._checkpoints_of = {}, None
+        if name != self.seen.checkpoints_of:
+            self.seen.checkpoints, self.seen.checkpoints_of = {}, None
         try:
             with self._connections.graph.reader() as reader:
-                self._checkpoints = by_stage(
+                self.seen.checkpoints = by_stage(
                     reader.read(lambda graph: graph.checkpoints(), timeout_ms=SAMPLE_TIMEOUT_MS)
                 )
-                self._checkpoints_of = name
+                self.seen.checkpoints_of = name
                 if name is not None:
                     self._export_graph(reader, name)
         except GraphError as error:
@@ -285,7 +180,7 @@ class Watch:
         return None if state.is_loaded else state.reason or COLUMNS_LOADING
 
     def _export_graph(self, reader: GraphReader, name: str) -> None:
-        for stage, held in self._checkpoints.items():
+        for stage, held in self.seen.checkpoints.items():
             stale = is_stale(stage, held.values(), self._models[stage])
             metrics.REBUILD_NEEDED.labels(stage, name).set(stale)
             if STAGES[stage].decides:
@@ -293,13 +188,13 @@ class Watch:
         if time.monotonic() - self._counted_at_s > COUNT_EVERY_S:
             counts = reader.counts()
             metrics.observe_graph(name, counts.nodes, counts.edges)
-            none = dict.fromkeys(self._checkpoints, 0)
+            none = dict.fromkeys(self.seen.checkpoints, 0)
             for stage, number in {**none, **reader.dead_letter_counts()}.items():
                 metrics.DEAD_LETTERS.labels(stage, name).set(number)
             self._counted_at_s = time.monotonic()
-            self.counts = counts
-            if self._planned_at is not None and _has_outgrown(self._planned_at, counts):
-                self._planned_at = None
+            self.seen.counts = counts
+            if self.seen.planned_at is not None and _has_outgrown(self.seen.planned_at, counts):
+                self.seen.planned_at = None
                 self._fresh(False)
 
     def _look_at_ledger(self, ledger: Ledger) -> dict[str, Any]:
@@ -330,7 +225,7 @@ class Watch:
             "lag_entries": None,
             "lag_seconds": None,
         }
-        target, held = self._checkpoints_of, self._checkpoints
+        target, held = self.seen.checkpoints_of, self.seen.checkpoints
         if target is None:
             return seen
         for stage, checkpoints in held.items():
@@ -406,10 +301,6 @@ def is_stale(stage: str, checkpoints: Iterable[Checkpoint], installed: str | Non
         or (row.runs_models and installed is not None and held.models != installed)
         for held in checkpoints
     )
-
-
-def _is_old(at_s: float) -> bool:
-    return time.monotonic() - at_s > STALE_AFTER_S
 
 
 def _nothing(partition: int) -> Checkpoint:

@@ -8,18 +8,19 @@ from contextlib import aclosing
 from functools import partial
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter, Depends, Header, Query, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from api.browse_schemas import DEFAULT_PAGE, ChangeList, ChangesQuery
 from api.browse_schemas import Change as ChangeEvent
-from api.changes import Batch, Change, Reading, Wanted, page_behind, starting_place
+from api.changes import Batch, Change, Changes, Reading, Wanted, page_behind, starting_place
 from api.connection_limits import AT_STOP, STOPPED
 from api.dependencies import Reader, ServicesOf
 from api.errors import EVENT_STREAM, problem_responses
 from api.schemas import PositionText
-from api.services import Services, clock_ms
+from api.services import clock_ms
+from pipelines.work.settings import Settings
 from projections.identity import Position
 
 LAST_EVENT_ID: Final = "Last-Event-ID"
@@ -57,6 +58,13 @@ _STREAM: Final[dict[int | str, dict[str, Any]]] = {
 router = APIRouter(prefix="/v1", tags=["events"])
 
 
+async def followed(request: Request) -> Changes:
+    """What streams of the app read from."""
+    changes = request.app.state.changes
+    assert isinstance(changes, Changes)
+    return changes
+
+
 @router.get(
     "/changes",
     response_model=ChangeList,
@@ -65,6 +73,7 @@ router = APIRouter(prefix="/v1", tags=["events"])
 async def read_changes(
     caller: Reader,
     services: ServicesOf,
+    changes: Annotated[Changes, Depends(followed)],
     query: Annotated[ChangesQuery, Query()],
     last_event_id: Annotated[
         PositionText | None,
@@ -85,7 +94,8 @@ async def read_changes(
     )
     if query.wait:
         give_back = services.admit_stream(caller.name)
-        return _Stream(_frames(services, wanted, after), services.changes.stop, give_back)
+        frames = _frames(changes, services.settings, wanted, after)
+        return _Stream(frames, changes.stop, give_back)
     limit = query.limit or DEFAULT_PAGE
     read = partial(page_behind, services.ledger, wanted, after, limit=limit)
     return _page(await services.read(read, timeout_ms=READ_MS))
@@ -134,10 +144,9 @@ class _Stream(StreamingResponse):
 
 
 async def _frames(
-    services: Services, wanted: Wanted, after: Position
+    changes: Changes, settings: Settings, wanted: Wanted, after: Position
 ) -> AsyncGenerator[bytes, None]:
     """A stream: where it begins, changes, signs of life, and where it ends."""
-    settings, changes = services.settings, services.changes
     clock = asyncio.get_running_loop().time
     end_s = clock() + settings.stream_life_s
     with Reading(changes, wanted, after) as reading:

@@ -160,7 +160,7 @@ def admit(services: Services, tenant: str, number: int) -> None:
     While the projection is behind, each tenant has a small reserve left, so that one tenant's
     flood does not refuse the others; when Redis' memory is full, nobody has.
     """
-    sample, settings = services.watch.sample, services.settings
+    sample, settings = services.seen.sample, services.settings
     reason = sample.full(settings)
     if reason is None and (late := sample.overloaded(settings)) is not None:
         reason = None if services.limits.has_reserve(tenant, number) else late

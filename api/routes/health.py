@@ -63,18 +63,18 @@ async def ready_to_read(services: ServicesOf) -> Response:
 
 
 def _ingest(services: Services) -> Mapping[str, str | None]:
-    return {"ledger": services.watch.ingest_error()}
+    return {"ledger": services.seen.ingest_error()}
 
 
 def _read(services: Services) -> Mapping[str, str | None]:
     cold = _COLD if services.is_cold else None
-    watch = services.watch
-    return {"graph": watch.read_error(), "columns": watch.columns_error(), "warm": cold}
+    seen = services.seen
+    return {"graph": seen.read_error(), "columns": seen.columns_error(), "warm": cold}
 
 
 def _ready(services: Services, errors: Mapping[str, str | None]) -> Response:
     """Answered from the last look, at most a second old."""
-    sample = services.watch.sample
+    sample = services.seen.sample
     state = Ready(
         status="ready",
         checks={name: Check(ok=why is None, detail=why) for name, why in errors.items()},

@@ -123,7 +123,7 @@ class _Answering:
 
     def _found(self) -> AtlasResponse:
         context, cursor = self._context, self._context.query.cursor
-        projected = self._services.watch.answered_from()
+        projected = self._services.seen.answered_from()
         with self._services.connections.graph.opened() as graph:
             if cursor is None:
                 page = Retrieval(context, graph).answer()
@@ -267,7 +267,7 @@ class _Recalling:
             if cached is not None:
                 self._cached = True
                 return cached
-        projected = context.services.watch.answered_from()
+        projected = context.services.seen.answered_from()
         with context.services.connections.graph.opened() as graph:
             answer = self._first(graph) if cursor is None else self._page(graph.reader, cursor)
             if answer.complete:

@@ -57,7 +57,7 @@ class Api:
 def _has_columns(app: FastAPI) -> bool:
     """Whether nothing is left to wait for: machines are slow, and a question's time is short."""
     services = app.state.services
-    if services.watch.sample.graph_error is not None:
+    if services.seen.sample.graph_error is not None:
         return True
     with services.connections.graph.opened() as graph:
         state = graph.columns.state()

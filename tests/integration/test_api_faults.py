@@ -213,7 +213,7 @@ def test_a_graph_that_was_killed_is_warmed_up_again_and_one_that_was_slow_is_not
 
     def looked(*, until_read: bool) -> bool:
         watch.look_at_graph()
-        return (watch.read_error() is None) == until_read
+        return (watch.seen.read_error() is None) == until_read
 
     try:
         watch.follow()
@@ -492,7 +492,7 @@ def test_a_graph_that_has_outgrown_its_plans_is_warmed_up_once(
     try:
         watch.follow()
         assert grown_by(2) == 0
-        watch.note_planned(watch.counts)
+        watch.seen.note_planned(watch.seen.counts)
         assert grown_by(5) == 0
         assert grown_by(1) == 1
         assert grown_by(100) == 1  # the plans that it asked for are not made yet

@@ -55,9 +55,9 @@ def projected_until(api: Api, graph: Graph, position: str) -> None:
     """All partitions are projected so far, and the API has seen that."""
     for partition in range(8):
         graph.checkpoint(partition, position, 1)
-    watch = api.app.state.services.watch
+    seen = api.app.state.services.seen
     wait_until(
-        lambda: {str(one) for one in (watch.answered_from() or {}).values()} == {position},
+        lambda: {str(one) for one in (seen.answered_from() or {}).values()} == {position},
         "that the API sees the checkpoints",
     )
 
@@ -121,8 +121,8 @@ def test_an_answer_of_before_the_enrichment_is_not_given_again(
     position = send(client, session_id="shown")["position"]
     for partition in range(8):
         memory.checkpoint(partition, position, 1)
-    watch = api.app.state.services.watch
-    wait_until(lambda: watch.answered_from(), "that the API sees the checkpoints")
+    seen = api.app.state.services.seen
+    wait_until(lambda: seen.answered_from(), "that the API sees the checkpoints")
     assert not atlas(ask(client, "payment")).meta.cached
     assert not atlas(ask(client, "payment")).meta.cached
     for partition in range(8):
@@ -323,7 +323,7 @@ def test_while_the_ledger_is_away_queries_are_answered(
             assert found_ids(ask(client, "payment")) == [shown]
             valkey.kill()
             services = api.app.state.services
-            wait_until(lambda: services.watch.sample.ledger_error, "that Redis is missed")
+            wait_until(lambda: services.seen.sample.ledger_error, "that Redis is missed")
             found = atlas(ask(client, "payment", include=["content"]))
             assert [node.node_id for node in found.nodes] == [shown]
             assert found.nodes[0].content_omitted == "ledger away"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from api.seen import Sample
 from api.services import have_passed
-from api.watcher import Sample, by_stage, is_stale, lag_entries
+from api.watcher import by_stage, is_stale, lag_entries
 from pipelines.ledger.ledger import Tail
 from pipelines.work.settings import Settings
 from pipelines.work.stages import ENRICHMENT
