@@ -29,9 +29,8 @@ from api.record_reading import (
     with_outcome,
     with_tool,
 )
-from api.retrieval.clock_times import clocks_in
 from api.retrieval.plan import Operator, Plan
-from api.retrieval.time_spans import MONTH_NUMBERS
+from api.retrieval.time_spans import MONTH_NUMBERS, clocks_in
 from api.retrieval.time_windows import WEEKDAYS
 from api.spoken_answers import is_said
 from enrichment.stems import stem_in, stems_of, telling_stems_of

@@ -16,8 +16,16 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final, NamedTuple
 
-from api.retrieval.clock_times import Clock, clocks_in
-from api.retrieval.time_spans import DAY, MONTH, MONTH_NUMBERS, MONTHS, YEAR, TimeSpan
+from api.retrieval.time_spans import (
+    DAY,
+    MONTH,
+    MONTH_NUMBERS,
+    MONTHS,
+    YEAR,
+    Clock,
+    TimeSpan,
+    clocks_in,
+)
 from enrichment.vocabulary import word_set
 
 MAX_WINDOWS: Final = 8

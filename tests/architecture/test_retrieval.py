@@ -12,7 +12,6 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 RETRIEVAL = ROOT / "api" / "retrieval"
 PURE = (
-    "clock_times",
     "durations",
     "fact_words",
     "intent",
