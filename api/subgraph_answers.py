@@ -11,11 +11,11 @@ from api.read_schemas import SubgraphQuery
 from api.retrieval.channels import Outcome, Subgraph
 from api.retrieval.intent import strongest_intent
 from api.retrieval.narrative import AnswerHead, Evidence, evidence_markdown
-from api.retrieval.pending import pending_nodes
 from api.retrieval.ranking import Ranked
 from api.schemas import AtlasResponse, ChannelReport, Node
 from api.services import ReadContext
 from api.spoken_answers import unless_of_others, unless_only_asked
+from api.stored_events import pending_nodes
 from api.verdict import answer_of, judged, lacks_value, proof_first
 from pipelines.graph.reads.events import EventReads
 from projections.errors import GraphError, LedgerError

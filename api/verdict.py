@@ -18,8 +18,8 @@ from api.record_reading import says_half
 from api.record_values import asks_how_much, brought_up_to_date, each_of, lacks_number, value_of
 from api.retrieval.intent import PERSONAL
 from api.retrieval.narrative import AnswerHead
+from api.retrieval.outstanding import promised_in
 from api.retrieval.plan import VALUES, Operator, Plan, StoryAnswer
-from api.retrieval.promises import promised_in
 from api.schemas import Answer, AtlasResponse, Edge, Node, PlanReport
 from api.spoken_answers import is_said, said_first, said_time
 from enrichment.event_kinds import EventKind

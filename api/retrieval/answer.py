@@ -17,12 +17,10 @@ from api.retrieval.channels import Outcome, Subgraph, Work, run_side_by_side
 from api.retrieval.gather import Gathered, Gathering, QueryAnalysis
 from api.retrieval.intent import PERSONAL, inferred_intents, path_intents, traversed_intents
 from api.retrieval.lessons import lessons_in, share_a_root
-from api.retrieval.merging import merged
-from api.retrieval.pending import pending_nodes
+from api.retrieval.outstanding import promising_first
 from api.retrieval.personal import OF_LINES
 from api.retrieval.persons import Asking, Persons
 from api.retrieval.plan import Operator, StoryAnswer
-from api.retrieval.promises import promising_first
 from api.retrieval.ranking import (
     BEST_ENTITIES,
     BEST_EVENTS,
@@ -32,6 +30,7 @@ from api.retrieval.ranking import (
     Pool,
     Ranked,
     diversified,
+    merged,
     ranking,
     ranking_without_standings,
     with_proactive,
@@ -39,6 +38,7 @@ from api.retrieval.ranking import (
 from api.retrieval.story_terms import OF_TEXTS
 from api.schemas import Bound
 from api.services import Deadline, ReadContext
+from api.stored_events import pending_nodes
 from consolidation.decay import DecayWeights
 from consolidation.summary_payloads import summary_ids_seen
 from pipelines.columns.graph_scores import type_weights

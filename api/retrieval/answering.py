@@ -9,7 +9,7 @@ from api.retrieval.durations import session_lasted, sessions_asked
 from api.retrieval.fact_meaning import Embed, asks_value, in_words_of_facts
 from api.retrieval.fact_words import in_words_of_records
 from api.retrieval.intent import PERSONAL
-from api.retrieval.open_answer import open_answer, open_asked, otherwise_meant, with_promises
+from api.retrieval.outstanding import open_answer, open_asked, otherwise_meant, with_promises
 from api.retrieval.person_answers import (
     person_answer,
     preferred,

@@ -4,7 +4,7 @@ Events rank by what they say and by what leads to them. An anchor is an event th
 the question asks about; what the intent's edges lead to from there is an answer although it shares
 few words with the question ("Yes, please." caused the call). At the end, of events that say the
 same the later ones step back (maximal marginal relevance), and a little is added that nobody asked
-for.
+for. Where stories decide, their events come first, in their order (`merged`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 import numpy
 
 from api.retrieval.intent import fused_ranks
-from api.retrieval.plan import Intent
+from api.retrieval.plan import Intent, StoryAnswer
 from api.retrieval.policy import DEFAULT_POLICY, Policy
 from api.retrieval.query_terms import QueryTerms
 from api.retrieval.relevance import DEFAULT_WEIGHTS, RelevanceWeights, relevance, word_counts
@@ -405,3 +405,46 @@ def with_proactive(
     behind = [node for node in ranked[len(direct) :] if node.node_id not in ids]
     # The page first: what comes behind it ranks no higher, whatever its number was.
     return [*direct, *added, *behind]
+
+
+FIRST_EVENTS: Final = 5
+"""Before which no entity or summary stands in an answer about events."""
+
+
+def merged(ranked: Sequence[Ranked], answer: StoryAnswer, weights: DecayWeights) -> list[Ranked]:
+    """A ranking in which the events of stories stand in their order, before all other events.
+
+    What is no event keeps its worth, and stands behind the first FIRST_EVENTS events.
+
+    Args:
+        ranked: by what is said and by paths, the best first.
+        answer: that decides.
+        weights: of the ranking.
+    """
+    share = weights.relevance / weights.total
+    by_id = {node.node_id: node for node in ranked}
+    events = [_as_told(by_id.get(one), one, answer.relevance[one], share) for one in answer.order]
+    least = events[-1].rank if events else 1.0
+    told = set(answer.order)
+    others = [
+        node._replace(rank=min(node.rank, 1.0) * least)
+        for node in ranked
+        if is_event(node.node_id) and node.node_id not in told
+    ]
+    ceiling = events[:FIRST_EVENTS][-1].rank if events else 1.0
+    derived = [
+        node._replace(rank=min(node.rank, ceiling)) for node in ranked if not is_event(node.node_id)
+    ]
+    return _woven([*events, *others], derived)
+
+
+def _as_told(node: Ranked | None, event_id: str, relevance: float, share: float) -> Ranked:
+    if node is None:
+        return Ranked(event_id, relevance * share, relevance, found_by=("story",))
+    found_by = node.found_by if "story" in node.found_by else (*node.found_by, "story")
+    return node._replace(rank=relevance * share, relevance=relevance, found_by=found_by)
+
+
+def _woven(events: Iterable[Ranked], derived: Sequence[Ranked]) -> list[Ranked]:
+    """Both by rank; of equal ones events come first."""
+    return sorted([*events, *derived], key=lambda node: -node.rank)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy
 
 from api.retrieval.gather import CHANNEL_HITS, MAX_NAMES
-from api.retrieval.open_answer import otherwise_meant
+from api.retrieval.outstanding import otherwise_meant
 from api.retrieval.planning import plan_of
 from api.retrieval.query_terms import QueryTerms, name_terms, query_terms
 from api.retrieval.ranking import MAX_CANDIDATES, MAX_WITH_NEIGHBOURS, in_turn

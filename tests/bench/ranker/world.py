@@ -18,7 +18,7 @@ import numpy
 import orjson
 
 from api.retrieval.gather import CHANNEL_HITS, MAX_NAMES
-from api.retrieval.open_answer import otherwise_meant
+from api.retrieval.outstanding import otherwise_meant
 from api.retrieval.plan import Operator, Plan
 from api.retrieval.planning import plan_of
 from api.retrieval.query_terms import QueryTerms, name_terms, query_terms

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from api.retrieval.answering import planned, told
-from api.retrieval.open_answer import open_answer, open_asked
+from api.retrieval.outstanding import open_answer, open_asked
 from api.retrieval.persons import Asking
 from api.retrieval.plan import Operator
 from api.retrieval.planning import plan_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from api.retrieval.promises import promised_in, promising_first
+from api.retrieval.outstanding import promised_in, promising_first
 from api.retrieval.ranking import Ranked
 
 

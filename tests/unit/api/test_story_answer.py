@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from api.retrieval.merging import FIRST_EVENTS, merged
 from api.retrieval.plan import Operator, StoryAnswer
 from api.retrieval.planning import plan_of
-from api.retrieval.ranking import Ranked
+from api.retrieval.ranking import FIRST_EVENTS, Ranked, merged
 from api.retrieval.story_answer import nearest_first, story_answer
 from api.retrieval.story_features import features_of
 from api.retrieval.story_ranker import explained, model, story_scores
