@@ -42,7 +42,6 @@ from api.errors import (
     RequestContext,
     install_problem_handlers,
 )
-from api.mcp.mount import Door
 from api.preflight import ALONE, Share, check_settings, listening
 from api.read_schemas import FactsQuery, FeedbackBody, SubgraphQuery
 from api.retrieval.answer import Retrieval
@@ -308,7 +307,7 @@ def create_app(settings: Settings, share: Share = ALONE) -> FastAPI:
     app.state.keyring = Keyring(settings.api_keys)
     app.state.services = services
     app.state.changes = news
-    app.state.mcp = Door(app, settings.max_body_bytes)
+    app.state.mcp = mcp.Door(app, settings.max_body_bytes)
     install_problem_handlers(app)
     routes = (
         events,

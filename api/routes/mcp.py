@@ -1,21 +1,121 @@
-"""`/mcp`: tools for models, over streamable HTTP; `api.mcp` says which."""
+"""`/mcp`: tools for models, over streamable HTTP; `api.mcp` says which.
+
+The server is loaded when somebody comes, and asks the app that it is in. Its SDK takes half a
+second and 30 MB, which an API that no model comes to does not pay.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
+import anyio
+import anyio.to_thread
 from fastapi import APIRouter, Depends, Request
+from starlette.datastructures import Headers
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from api.dependencies import Reader, no_query
-from api.errors import ApiProblem
-from api.mcp.mount import KEY_USER, Door
+from api.dependencies import ADMITTED, KEY_HEADER, TENANT_HEADER, Reader, no_query
+from api.errors import REQUEST_ID_HEADER, ApiProblem
 from pipelines.work.settings import Settings
 
+if TYPE_CHECKING:
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+AGENT_HEADER: Final = "X-Agent"
+USER_HEADER: Final = "X-User"
+SESSION_HEADER: Final = "X-Session"
+"""Who asks, and where, by the configuration of a client."""
+KEY_USER: Final = "key_user"
+"""In the state of a request: the user whom its key is bound to. What comes with it is theirs."""
+_PASSED_ON: Final = ("authorization", KEY_HEADER, TENANT_HEADER)
 LOOPBACK: Final = frozenset(("localhost", "127.0.0.1", "::1"))
 """What this machine is called by programs on it."""
+
+
+class Door:
+    """The protocol in front of an app.
+
+    Args:
+        app: that is asked, and asks for keys.
+        max_bytes: the largest body.
+    """
+
+    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
+        self._app = app
+        self._max_bytes = max_bytes
+        self._manager: StreamableHTTPSessionManager | None = None
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
+        """While the app runs; it may be left in another task than the one that came in."""
+        self._wanted, self._loaded = asyncio.Event(), asyncio.Event()
+        serving = asyncio.create_task(self._run())
+        try:
+            yield
+        finally:
+            serving.cancel()
+            with suppress(asyncio.CancelledError):
+                await serving
+
+    async def _run(self) -> None:
+        """The server, from the first request on; in one task, as its SDK wants it."""
+        await self._wanted.wait()
+        manager = await anyio.to_thread.run_sync(_made, self._app, self._max_bytes)
+        async with manager.run():
+            self._manager = manager
+            self._loaded.set()
+            await anyio.sleep_forever()
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request of a caller who was let in."""
+        self._wanted.set()
+        await self._loaded.wait()
+        assert self._manager is not None
+        # Blanks around a value are no part of it (RFC 9110, 5.5), and our HTTP server leaves them.
+        headers = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
+        await self._manager.handle_request({**scope, "headers": headers}, receive, send)
+
+
+def _made(app: ASGIApp, max_bytes: int) -> StreamableHTTPSessionManager:
+    """The server; every request is answered by itself, as JSON."""
+    import httpx2
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+    from api.mcp.server import client_name, make_server
+    from api.mcp.tool_call import TIMEOUTS, Asking, Call, Defaults
+
+    async def admitted(scope: Scope, receive: Receive, send: Send) -> None:
+        # The request that this is part of was counted.
+        await app({**scope, "state": {ADMITTED: True}}, receive, send)
+
+    transport = httpx2.ASGITransport(app=admitted, raise_app_exceptions=False)
+    client = httpx2.AsyncClient(
+        transport=transport, base_url="http://recollect", timeout=TIMEOUTS, trust_env=False
+    )
+
+    def call_of(context: Any) -> Call:
+        headers: Headers = context.request.headers
+        passed_on = {name: headers[name] for name in _PASSED_ON if name in headers}
+        passed_on[REQUEST_ID_HEADER] = context.request.state.request_id
+        defaults = Defaults(
+            headers.get(AGENT_HEADER) or None,
+            headers.get(USER_HEADER) or getattr(context.request.state, KEY_USER),
+            headers.get(SESSION_HEADER) or None,
+        )
+        return Call(Asking(client, passed_on), defaults, client_name(context))
+
+    return StreamableHTTPSessionManager(
+        make_server(call_of),
+        json_response=True,
+        stateless=True,
+        # The app refuses earlier, and in the words of all routes.
+        max_request_body_size=2 * max_bytes,
+    )
 
 
 async def named_as_this_server(request: Request) -> None:
