@@ -216,7 +216,7 @@ def classify_graph_subgraph(query: str) -> frozenset[EdgeType]:
 
 
 RANK_OFFSET: Final = 60
-"""k of the reciprocal ranks: 1 / (k + rank)."""
+"""k of the reciprocal ranks: the larger, the more it counts to be found by several channels."""
 MAX_EVENT_SEEDS: Final = 24
 MAX_ENTITY_SEEDS: Final = 8
 CONTEXT_SCORE: Final = 0.3
@@ -224,29 +224,28 @@ CONTEXT_SCORE: Final = 0.3
 CONTEXT_EVENTS: Final = 5
 
 
-def fused_ranks(channels: Iterable[Iterable[str]], offset: int = RANK_OFFSET) -> dict[str, float]:
-    """Sum of 1 / (offset + rank) over the channels, by id, the best first and scaled to be 1.
+def fused_ranks(channels: Iterable[Iterable[str]]) -> dict[str, float]:
+    """Sum of 1 / (k + rank) over the channels, by id, the best first and scaled to be 1.
 
     Args:
         channels: ids, best first.
-        offset: the larger, the more it counts to be found by several channels.
     """
     scores: dict[str, float] = {}
     for ids in channels:
         for rank, own_id in enumerate(dict.fromkeys(ids), 1):
-            scores[own_id] = scores.get(own_id, 0.0) + 1.0 / (offset + rank)
+            scores[own_id] = scores.get(own_id, 0.0) + 1.0 / (RANK_OFFSET + rank)
     best = max(scores.values(), default=1.0)
     ordered = sorted(scores.items(), key=lambda item: (-item[1], item[0]))
     return {own_id: score / best for own_id, score in ordered}
 
 
-def most_important(events: Iterable[SessionEvent], most: int = CONTEXT_EVENTS) -> list[str]:
+def most_important(events: Iterable[SessionEvent]) -> list[str]:
     """Ids of the most important events, of equal ones the newest first."""
 
     def order(event: SessionEvent) -> tuple[int, int, str]:
         return -event.importance, -event.occurred_at_ms, event.event_id
 
-    return [event.event_id for event in sorted(events, key=order)[:most]]
+    return [event.event_id for event in sorted(events, key=order)[:CONTEXT_EVENTS]]
 
 
 def joined_seeds(*parts: Mapping[str, float]) -> dict[str, float]:
@@ -383,12 +382,10 @@ def scored_seeds(
     return sorted(scored, key=lambda seed: (-seed.score, -seed.match, seed.entity_id))
 
 
-def capped_by_community(
-    seeds: Sequence[Seed], cap: int, most: int = MAX_RECALL_SEEDS
-) -> list[Seed]:
-    """At most `cap` seeds of one community and `most` in all, in order (SA-INV-10).
+def capped_by_community(seeds: Sequence[Seed], cap: int) -> list[Seed]:
+    """At most `cap` seeds of one community and MAX_RECALL_SEEDS in all, in order (SA-INV-10).
 
-    Entities without a community are not capped; when the cap leaves none, the first `most` stand.
+    Entities without a community are not capped; when the cap leaves none, the first ones stand.
     """
     taken: dict[str, int] = {}
     chosen = []
@@ -399,4 +396,4 @@ def capped_by_community(
                 continue
             taken[seed.community_id] = count + 1
         chosen.append(seed)
-    return (chosen or list(seeds))[:most]
+    return (chosen or list(seeds))[:MAX_RECALL_SEEDS]

@@ -237,14 +237,13 @@ def without_asking(
     return left + part[last:]
 
 
-def topic_shares(text: str, model: Forms | None = None) -> dict[str, float]:
+def topic_shares(text: str) -> dict[str, float]:
     """How likely each word of a question says what it is about, 0 to 1; by its form.
 
     Args:
         text: the whole question.
-        model: None: that of the table.
     """
-    weights = _topic_weights(tokens_of(text), model or forms())
+    weights = _topic_weights(tokens_of(text), forms())
     return {form: 1 / (1 + math.exp(-weight)) for form, weight in weights.items()}
 
 

@@ -68,7 +68,7 @@ async def query_why(
 
     def work() -> WhyResponse:
         with services.connections.graph.opened() as graph:
-            explaining = Explaining(context, graph, lambda asked: Retrieval(asked, graph).answer())
+            explaining = Explaining(context, graph, lambda read: Retrieval(read, graph).answer())
             return _response(context, explaining.explain())
 
     response = await services.query(work, timeout_ms=context.deadline.remaining_ms())
