@@ -6,7 +6,7 @@ out and noted, and only when nothing at all could be found in time is there no a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
 
@@ -16,7 +16,6 @@ from api.retrieval.answering import told
 from api.retrieval.channels import Outcome, Subgraph, Work, run_side_by_side
 from api.retrieval.gather import Gathered, Gathering, QueryAnalysis
 from api.retrieval.intent import PERSONAL, inferred_intents, path_intents, traversed_intents
-from api.retrieval.lessons import lessons_in, share_a_root
 from api.retrieval.outstanding import promising_first
 from api.retrieval.personal import OF_LINES
 from api.retrieval.persons import Asking, Persons
@@ -36,6 +35,7 @@ from api.retrieval.ranking import (
     with_proactive,
 )
 from api.retrieval.story_terms import OF_TEXTS
+from api.retrieval.summaries import SUMMARIES, Shown
 from api.schemas import Bound
 from api.services import Deadline, ReadContext
 from api.stored_events import pending_nodes
@@ -45,10 +45,8 @@ from pipelines.columns.graph_scores import type_weights
 from pipelines.columns.reads import Beside, Reached, WalkAsked, Walked, Wanted
 from pipelines.columns.records import Standings, steps_of
 from pipelines.columns.walked import MAX_REACHED_EVENTS, walked
-from pipelines.graph.reader import GraphRead
-from pipelines.graph.reads.entities import EntityReads
 from pipelines.graph.reads.scope import Scope
-from pipelines.graph.reads.walk import CauseReads, nodes, shown
+from pipelines.graph.reads.walk import nodes, shown
 from pipelines.graph.rows import Signalled, ids_by_label, is_event, wire_id
 from pipelines.observe import metrics
 from projections.errors import GraphUnavailable, LedgerError, QueryTimeout
@@ -360,12 +358,12 @@ class Retrieval:
     def _summary(self) -> str | None:
         """What summaries say of the session of the first event, if that is asked for."""
         page = self._page
-        ask = None if page.story is None else _SUMMARIES.get(page.story.plan.operator)
+        ask = None if page.story is None else SUMMARIES.get(page.story.plan.operator)
         first = next((page.nodes.get(ranked.node_id) for ranked in page.ranking), None)
         if page.story is None or ask is None or first is None or first.label != EVENT.label:
             return None
         topic = page.story.plan.topic
-        shown = _Shown(first.properties["session_id"], first.node_id, topic)
+        shown = Shown(first.properties["session_id"], first.node_id, topic)
         try:
             return self._context.read(
                 self._reader, lambda graph: ask(graph, self._context.scope, shown)
@@ -430,40 +428,6 @@ class Retrieval:
             for own_id, node in read.items():
                 values = {**node.properties, **page_nodes[own_id].properties}
                 page_nodes[own_id] = node._replace(properties=values)
-
-
-class _Shown(NamedTuple):
-    """The first event of an answer, and what the question is about."""
-
-    session_id: str
-    event_id: str
-    topic: str
-
-
-def _summarized(graph: GraphRead, scope: Scope, first: _Shown) -> str | None:
-    """The summary of its session."""
-    told = EntityReads(graph, scope).summaries_told("session", first.session_id)
-    return told[0].properties["content"] if told else None
-
-
-def _learned(graph: GraphRead, scope: Scope, first: _Shown) -> str | None:
-    """What was learned from the failure that it is of, if that is the one that is asked about."""
-    learned = [one.lesson for one in lessons_in(CauseReads(graph, scope).gists([first.session_id]))]
-    proved = (
-        lesson.text
-        for lesson in learned
-        if share_a_root(first.topic, f"{lesson.tool} {lesson.error}")
-        and first.event_id
-        in (*lesson.failed_event_ids, *lesson.helped_by, *lesson.solved_event_ids)
-    )
-    return next(proved, None)
-
-
-_SUMMARIES: Final[Mapping[Operator, Callable[[GraphRead, Scope, _Shown], str | None]]] = {
-    Operator.SUMMARY: _summarized,
-    Operator.LESSON: _learned,
-}
-"""What summaries say, by the operator that asks for it."""
 
 
 def _understood(context: ReadContext[SubgraphQuery]) -> Subgraph:

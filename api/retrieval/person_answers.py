@@ -13,7 +13,6 @@ from typing import Final
 import numpy
 
 from api.retrieval.fact_words import WISHES, asked_as, in_words_of_records, question_stems, says_all
-from api.retrieval.lessons import lessons_in
 from api.retrieval.narrative import one_line
 from api.retrieval.personal import (
     Episode,
@@ -43,6 +42,7 @@ from api.retrieval.profiles import Proofs, messages_of, profile_order, remarks_i
 from api.retrieval.story_answer import story_answer
 from api.retrieval.story_evidence import asks_for_record
 from api.retrieval.story_terms import OF_FACTS, story_terms
+from api.retrieval.summaries import lessons_in
 from api.retrieval.wish_answer import Stated, Wished, asked_of, stated, wished
 from enrichment.names import canonical_name
 from enrichment.stems import stem_in, stems_of, telling_stems_of, words_in

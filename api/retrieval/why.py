@@ -10,8 +10,8 @@ from api.connections import OpenGraph
 from api.read_schemas import SubgraphQuery
 from api.retrieval.cause_tree import BEFORE_MS, CauseTree, tree_lines
 from api.retrieval.channels import Subgraph
-from api.retrieval.lessons import Learned, lessons_in
 from api.retrieval.query_terms import query_terms
+from api.retrieval.summaries import Learned, lessons_in
 from api.retrieval.time_spans import TimeSpan
 from api.retrieval.why_head import Head, RankedEvent, Story, head_of, is_failure_event, stories_of
 from api.services import ReadContext

@@ -20,8 +20,8 @@ from api.dependencies import Reader, ServicesOf, body_of, documented_body, no_qu
 from api.errors import BODY_PROBLEMS, READ_PROBLEMS, problem_responses
 from api.retrieval.answer import Retrieval
 from api.retrieval.cause_tree import CauseTree, Step, told_line
-from api.retrieval.lessons import Learned
 from api.retrieval.narrative import estimated_tokens
+from api.retrieval.summaries import Learned
 from api.retrieval.why import Explained, Explaining
 from api.schemas import Bound, Node
 from api.services import ReadContext, begin_read
