@@ -133,9 +133,9 @@ def _of_its_form(plan: Plan, shown: Shown) -> Value | None:
     if form is None or is_former(plan):
         return None
     for node in islice(shown.events.values(), FIRST_EVENTS):
-        said = set(form.findall(said_by(node, shown)))
-        if len(said) == 1 and not has_failed(node):
-            return Value(said.pop(), [node.node_id])
+        matches = set(form.findall(said_by(node, shown)))
+        if len(matches) == 1 and not has_failed(node):
+            return Value(matches.pop(), [node.node_id])
     return None
 
 

@@ -19,7 +19,7 @@ from api.retrieval.plan import Operator, Plan
 from api.retrieval.story_roles import Roles
 from api.retrieval.story_terms import StoryTerms
 from enrichment.act_names import base, is_reader, of_tool, of_type, says_verb
-from enrichment.stems import is_short_for, same_root, stem, words_in
+from enrichment.stems import is_short_for, same_root, stem
 from pipelines.columns.records import Array, Stories
 
 OF_ACTS: Final = frozenset((Operator.TIME, Operator.ACTOR))
@@ -214,10 +214,7 @@ def _acts(
     nouns: Mapping[str, int],
 ) -> Iterator[tuple[_Act, frozenset[int]]]:
     """The acts whose verbs are meant, each with the places of these in the question."""
-    tools = [
-        (verbs, words | _initials(name))
-        for name, (verbs, words) in zip(stories.tools, map(of_tool, stories.tools), strict=True)
-    ]
+    tools = [of_tool(name) for name in stories.tools]
     types = [of_type(name) for name in stories.types]
     by_noun = [
         frozenset(
@@ -254,19 +251,6 @@ def _acts(
             yield act, happened
         if tried:
             yield act._replace(verbs=asked_for, tried=True), tried
-
-
-def _initials(name: str) -> frozenset[str]:
-    """What people call what a name calls in several words: of `merge_pull_request` the PR."""
-    first = "".join(word[0] for word in words_in(name) if word[0].isalpha())
-    return frozenset(
-        first[begin:end]
-        for begin in range(len(first))
-        for end in range(begin + _SHORTEST_INITIALS, len(first) + 1)
-    )
-
-
-_SHORTEST_INITIALS: Final = 2
 
 
 def calls_of(stories: Stories, roles: Roles) -> list[int]:

@@ -193,7 +193,7 @@ def _called_so(stories: Stories, terms: StoryTerms, failures: Array, best: int) 
 
     Why the push was rejected is told by `git_push`, and not by the tests that failed before it.
     """
-    if not stories.failed[best] or stories.tool[best] < 0 or stories.holds.shape[1]:
+    if stories.tool[best] < 0 or stories.holds.shape[1]:
         return None
     same = failures[
         (stories.story[failures] == stories.story[best]) & (stories.tool[failures] >= 0)

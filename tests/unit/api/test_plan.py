@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.retrieval.plan import Operator
-from api.retrieval.planning import plan_of
+from api.retrieval.planning import WHAT_HAPPENED, plan_of
 from api.retrieval.query_terms import MAX_SEARCHED_CHARACTERS, as_meant
 
 NOW_MS = 1_795_543_200_000  # 2026-11-24T18:00Z
@@ -313,6 +313,10 @@ def test_what_a_question_is_about(question: str, topic: str) -> None:
         ("In which city is Ana?", Operator.VALUE),
         ("On what server is the staging cluster?", Operator.VALUE),
         ("What is issue 815 about?", Operator.SEARCH),
+        ("How many people was the dinner for?", Operator.SEARCH),
+        ("How many people were waiting for a refund?", Operator.USERS),
+        ("What requests did we open?", Operator.SEARCH),
+        ("What did I say about the pool?", Operator.SEARCH),
         ("a separate coach for beginners, had I said something on that?", Operator.SEARCH),
     ],
 )
@@ -326,6 +330,7 @@ def test_a_value_of_what_has_a_name_is_asked_for(question: str, operator: Operat
         ("waht did teh agent do b4 it", "what did the agent do before it"),
         ("hwo many, whend and whcih", "how many, when did and which"),
         ("whyd it fail", "why did it fail"),
+        ("Who merged PR 481, not pr-9?", "Who merged pull request 481, not pr-9?"),
         ("Which desk has room B4, HTE or the_hte?", "Which desk has room B4, HTE or the_hte?"),
     ],
 )
@@ -339,6 +344,19 @@ def test_a_time_that_is_not_meant_limits_nothing() -> None:
     assert day
     assert plan_of("The limit as of 15 November, please, not as it is today.", NOW_MS).spans == day
     assert plan_of("The limit on 15 November, not today's?", NOW_MS).spans == day
+
+
+def test_the_summary_of_a_day_is_all_of_it_however_that_is_understood() -> None:
+    question, summary = "Summarize what happened yesterday", Operator.SUMMARY
+    for besides in (frozenset[Operator](), frozenset({summary})):
+        plan = plan_of(question, NOW_MS, besides=besides)
+        assert (plan.operator, plan.topic) == (Operator.WINDOW, WHAT_HAPPENED)
+
+
+def test_when_something_may_be_is_ahead() -> None:
+    meant = frozenset(Operator) - {Operator.TIME}
+    assert plan_of("When may the lift be used?", NOW_MS, besides=meant).ahead
+    assert not plan_of("When was the lift used?", NOW_MS).ahead
 
 
 def test_a_time_limits_what_is_asked_for() -> None:

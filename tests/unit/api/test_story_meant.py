@@ -251,6 +251,26 @@ def test_a_thing_lasts_from_the_event_that_opens_it_to_the_one_that_ends_it() ->
     assert (given.value, given.evidence) == ("20 min", ["0", "2"])
 
 
+def test_a_thing_without_a_name_lasts_as_long_as_its_story_tells() -> None:
+    asked = Asked("How long did the alarm last?")
+    asked.add(0, "other", "alarm in the cellar", type="alarm.raised", minute=1)
+    asked.add(0, "call", "cellar", tool="open_valve", minute=3)
+    asked.add(0, "result", "open", tool="open_valve", minute=4)
+    asked.add(0, "other", "alarm in the cellar", type="alarm.cleared", minute=9)
+    asked.add(1, "message", "the lift is out again", minute=900)
+    assert (asked.answer().value, asked.answer().evidence) == ("8 min", ["0", "3"])
+
+
+def test_why_it_was_refused_is_told_by_the_tool_that_is_called_so() -> None:
+    asked = Asked("Why was the push rejected?")
+    asked.add(0, "message", "move it, we test before each push", author="ana")
+    asked.add(0, "call", "kiln", tool="run_tests")
+    asked.add(0, "failure", "two tests rejected before the push", tool="run_tests")
+    asked.add(0, "call", "kiln branch", tool="git_push")
+    asked.add(0, "failure", "a review is missing", tool="git_push")
+    assert asked.answer().order[0] == "4"
+
+
 def test_a_failure_is_known_by_the_story_that_it_ends() -> None:
     asked = Asked("Why couldn't the basket of plums be sent?")
     asked.add(0, "message", "a basket of plums for the neighbours", author="ilja")
