@@ -240,7 +240,8 @@ def said_better_first(stories: Stories, features: Features, order: Array) -> Arr
     """An order in which a message stands in front that says more of a question than the first does.
 
     By its words or by its meaning, and by neither less: what else speaks for the first is where it
-    stands, and its length. Before what is no message it comes only where it says each word.
+    stands, and its length. Before what is no message it comes only where it says each word, and
+    that was no more than looked up.
     """
     best, words, meaning = int(order[0]), features.column("words"), features.column("meaning")
     more, nearer = words - words[best], meaning - meaning[best]
@@ -248,7 +249,8 @@ def said_better_first(stories: Stories, features: Features, order: Array) -> Arr
     if int(stories.kind[best]) == MESSAGE:
         says_more |= (nearer >= _CLEARLY) & (more >= 0)
     else:
-        says_more &= words >= _EACH_WORD
+        tool = int(stories.tool[best])
+        says_more &= (words >= _EACH_WORD) & (tool >= 0 and is_reader(stories.tools[tool]))
     says_more &= (stories.kind == MESSAGE) & ~stories.asks & features.within
     return in_front(order[says_more[order]][:1], order)
 

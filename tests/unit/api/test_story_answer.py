@@ -361,18 +361,16 @@ def test_of_an_act_that_failed_once_the_attempt_is_meant_that_is_called_so(
     assert answer(question, stories, plan, terms).order[0] == first
 
 
-def test_a_message_that_says_more_of_it_comes_before_what_only_stands_better() -> None:
+def test_a_message_that_says_more_of_it_comes_before_what_was_looked_up() -> None:
     question = "When did I move to Faro?"
     plan, terms, stories = asked(question)
     for story in range(2):
         stories.add(story, "message", "anything else in town", author="ana")
     (
         stories.add(2, "message", "i moved to faro last weekend", author="ana")
-        .add(2, "call", "address faro", tool="profile_update")
-        .add(2, "result", "done", tool="profile_update")
         .add(3, "message", "find a boat trip", author="ana", minute=9_000)
-        .add(3, "call", "faro boat", tool="tours_search", minute=9_001)
-        .add(3, "result", "two boats in faro", tool="tours_search", minute=9_002)
+        .add(3, "call", "faro boat", tool="search_tours", minute=9_001)
+        .add(3, "result", "two boats in faro", tool="search_tours", minute=9_002)
     )
     assert answer(question, stories, plan, terms).order[0] == "2"
 
