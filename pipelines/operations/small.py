@@ -104,8 +104,8 @@ def _folded(services: Services) -> Iterator[None]:
 
 
 def _settle(services: Services, works: dict[str, StageThreads]) -> None:
-    services.active()  # a ledger that was emptied knows of none
-    wanted = {t.name: t for t in services.targets.all() if t.state != "building"}
+    registered = services.targets.all() or [services.active()]  # an emptied ledger knows of none
+    wanted = {t.name: t for t in registered if t.state != "building"}
     for name in works.keys() - wanted.keys():
         works.pop(name).stop()
     for name in wanted.keys() - works.keys():
