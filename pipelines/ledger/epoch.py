@@ -27,7 +27,7 @@ from functools import partial
 from importlib.resources import files
 from threading import Lock
 from time import monotonic
-from typing import Any, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 import redis
 from redis.exceptions import RedisError
@@ -53,10 +53,12 @@ ReadCheckpoints = Callable[[], Mapping[str, Sequence[Checkpoint]]]
 _HALTED = "halted:"
 _APPEND = files("pipelines.ledger").joinpath("append.lua").read_text("utf-8")
 _LARGEST_SEQ = 2**31
+_CREATED: Final = "created_at_ms"
 
 # ARGV: epoch found, run id, replication id, clock ms, clock seq, then field and value of halts.
 # Compares the process again: the connection may have moved to another one since it was read.
-_BEGIN_EPOCH = """
+# Runs when Redis is full: one that was restarted could not even be archived from.
+_BEGIN_EPOCH = """#!lua flags=allow-oom
 local prefix = '@PREFIX@'
 local info = redis.call('INFO', 'server') .. redis.call('INFO', 'replication')
 if not string.find(info, 'run_id:' .. ARGV[2], 1, true)
@@ -129,15 +131,12 @@ class Admission:
             "partitions": self._partitions,
             "id_buckets": self._id_buckets,
         }
-        seconds, micros = self._redis.time()
-        with self._redis.pipeline(transaction=True) as transaction:
-            for name, value in expected.items():
-                transaction.hsetnx(self._keys.format, name, str(value))
+        names = {name.encode() for name in (*expected, _CREATED)}
+        restoring, stored = self._format({})
+        if not names <= stored.keys():
+            seconds, micros = self._redis.time()
             created_at_ms = int(seconds) * 1000 + int(micros) // 1000
-            transaction.hsetnx(self._keys.format, "created_at_ms", str(created_at_ms))
-            transaction.exists(self._keys.restoring)
-            transaction.hgetall(self._keys.format)
-            *_, restoring, stored = transaction.execute()
+            restoring, stored = self._format({**expected, _CREATED: created_at_ms})
         if restoring:
             raise LedgerUnavailable(reason="a restore has begun and not ended: run it again")
         got = {name: int(stored.get(name.encode(), -1)) for name in expected}
@@ -147,6 +146,19 @@ class Admission:
                 expected=_described(expected),
                 reason="the format is fixed when a ledger is created",
             )
+
+    def _format(self, new: Mapping[str, int]) -> tuple[int, dict[bytes, bytes]]:
+        """Whether a restore is under way, and the format; of `new`, what is not there is written.
+
+        To look takes no room, so that a ledger can be opened, and archived, when Redis is full.
+        """
+        with self._redis.pipeline(transaction=True) as transaction:
+            for name, value in new.items():
+                transaction.hsetnx(self._keys.format, name, str(value))
+            transaction.exists(self._keys.restoring)
+            transaction.hgetall(self._keys.format)
+            *_, restoring, stored = transaction.execute()
+        return restoring, stored
 
     def refuse_eviction(self) -> None:
         """See that Redis, when full, refuses writes rather than drops parts of the ledger.

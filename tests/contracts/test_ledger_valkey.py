@@ -193,6 +193,18 @@ def test_a_full_server_says_so_and_loses_nothing(start_valkey: StartValkey) -> N
     assert_holds_all(ledger, 20)
 
 
+def test_a_full_server_is_opened_and_read_by_a_new_process(start_valkey: StartValkey) -> None:
+    server = start_valkey()
+    ledger_at(server.port).append(EVENTS[:10])
+    client = connect(server.port)
+    client.delete("rc:epoch")  # as if it had been started anew
+    client.config_set("maxmemory", "1mb")
+    ledger = ledger_at(server.port)
+    assert_holds_all(ledger, 10)
+    ledger.admit()
+    assert ledger.epoch() == 1
+
+
 def test_a_server_that_evicts_is_refused(start_valkey: StartValkey) -> None:
     server = start_valkey(extra_args=["--maxmemory-policy", "allkeys-lru"])
     with pytest.raises(ConfigurationError, match="noeviction"):

@@ -193,5 +193,6 @@ def test_a_redis_that_is_full_is_emptied_by_the_archiver(
             except LedgerUnavailable as error:
                 full = "maxmemory" in str(error)
         stack.fold()
-        assert archive_when_due(stack.services, lambda: None).archived > 500
+        with closing(stack.reopened()) as begun_when_full:
+            assert archive_when_due(begun_when_full.services, lambda: None).archived > 500
         assert stack.append(numbered_event(number))[0].duplicate is False
