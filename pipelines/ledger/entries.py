@@ -245,6 +245,10 @@ class LedgerKeys:
         """Who archives."""
         return f"{self.prefix}:lease:archive"
 
+    def copy_lease(self, place: str) -> str:
+        """Who brings a backup in a place up to now; who restores, where there is no place."""
+        return f"{self.prefix}:lease:copy:{place}"
+
     def members(self, group: str) -> str:
         """Heartbeats of a consumer group's workers."""
         return f"{self.prefix}:members:{group}"

@@ -40,6 +40,7 @@ from projections.errors import (
     GraphAhead,
     LedgerFormatMismatch,
     LedgerUnavailable,
+    OperationFailed,
     PassUnderWay,
     RecollectError,
 )
@@ -490,3 +491,28 @@ class ArchiveLease(Lease):
     @staticmethod
     def _refusal(holder: str) -> RecollectError:
         return ArchiverUnderWay(holder=holder)
+
+
+class CopyLease(Lease):
+    """Of who backs up into a place, or restores (no place); `OperationFailed` for who is second."""
+
+    def __init__(self, client: redis.Redis, prefix: str, *, lease_ms: int, place: str = "") -> None:
+        super().__init__(client, prefix, lease_ms=lease_ms)
+        self._key = LedgerKeys(prefix).copy_lease(place)
+
+    @staticmethod
+    def _key_of(keys: LedgerKeys) -> str:
+        return keys.copy_lease("")
+
+    @staticmethod
+    def _refusal(holder: str) -> RecollectError:
+        return OperationFailed(reason=f"another one is under way ({holder}); nothing was begun")
+
+    def require(self) -> None:
+        """See that nobody else may have begun meanwhile.
+
+        Raises:
+            OperationFailed: this process stood still for longer than the lease.
+        """
+        if not self.held:
+            raise OperationFailed(reason="it stood still for too long; begin it again")

@@ -48,7 +48,12 @@ class Refill:
         self._keys = keys
         self._ids = ArchivedIds(client, keys, id_buckets=id_buckets)
 
-    def begin(self, partitions: int) -> bool:
+    def begun(self) -> str | None:
+        """Of a restore that was killed, where its archive is, "" for none; None: there was none."""
+        value = call_patiently(lambda: self._redis.get(self._keys.restoring))
+        return None if value is None else value.decode()
+
+    def begin(self, partitions: int, archive_url: str | None) -> bool:
         """Take away what a restore left that was killed; False: a ledger with entries is there."""
         keys = self._keys
         streams = [keys.stream(partition) for partition in range(partitions)]
@@ -56,7 +61,7 @@ class Refill:
         is_begun = call_patiently(lambda: self._redis.exists(keys.restoring))
         if not is_begun and call_patiently(lambda: self._redis.exists(*streams, *counters)):
             return False
-        call_patiently(lambda: self._redis.set(keys.restoring, 1))
+        call_patiently(lambda: self._redis.set(keys.restoring, archive_url or ""))
         ours = [
             *(*streams, *counters, keys.format, keys.clock, keys.epoch, keys.faults, keys.archive),
             *(keys.fences, keys.archived_ids_upto),

@@ -12,6 +12,7 @@ entries.
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -23,6 +24,7 @@ from pipelines.ledger.archive import URL_FIELD, Boundary
 from pipelines.ledger.archive_files import FENCES_FILE, LEDGER_FILE, ArchiveFiles, ArchiveStore
 from pipelines.ledger.command_notes import Progress
 from pipelines.ledger.entries import Entry, LedgerKeys
+from pipelines.ledger.epoch import CopyLease
 from pipelines.ledger.ledger import Ledger
 from pipelines.ledger.refill import Refill
 from pipelines.ledger.sealing import sealed_by, unsealed_part
@@ -105,6 +107,7 @@ def backup(
         progress: called with done, total and what is being done.
 
     Raises:
+        OperationFailed: another backup into the same place is under way.
         ConfigurationError: another ledger's backup is there, or the archive.
         ArchiveDamaged: what is there is damaged, or the ledger went back behind it.
         ArchiveUnavailable: the place is away, full, or may not be written.
@@ -116,6 +119,23 @@ def backup(
     if url.rstrip("/") == archive_url.rstrip("/"):
         raise ConfigurationError(reason="URL: the archive is there; a backup needs another place")
     files.claim(ledger.identity, ledger.partitions, ledger.id_buckets, is_begun=False)
+    place = hashlib.blake2b(files.store.url.encode(), digest_size=8).hexdigest()
+    lease_ms = settings.lease_ms
+    with CopyLease(services.redis, settings.prefix, lease_ms=lease_ms, place=place) as lease:
+        report = _backed_up(services, files, lease, keep_days=keep_days, progress=progress)
+    report.seconds = time.monotonic() - begun
+    return report
+
+
+def _backed_up(
+    services: Services,
+    files: ArchiveFiles,
+    lease: CopyLease,
+    *,
+    keep_days: float | None,
+    progress: Progress,
+) -> BackupReport:
+    ledger = services.ledger
     report, tails = BackupReport(), ledger.tails()
     report.entries = sum(tail.seq for tail in tails)
     manifests = []
@@ -138,10 +158,10 @@ def backup(
         **erasure_records(services),
     }
     files.put_fences(ledger.vault.fences.copied())
+    lease.require()
     files.store.put(BACKUP_FILE, orjson.dumps(told, option=orjson.OPT_INDENT_2))
     for manifest in manifests:
         files.tidy(manifest)
-    report.seconds = time.monotonic() - begun
     return report
 
 
@@ -160,13 +180,20 @@ def restore(
         progress: called with done, total and what is being done.
 
     Raises:
-        OperationFailed: Redis holds a ledger.
+        OperationFailed: Redis holds a ledger, or another restore is under way.
         ConfigurationError: nothing is there, or the settings make another ledger.
         ArchiveDamaged: a file is not what was written; nothing of Redis was changed.
         ArchiveUnavailable, LedgerUnavailable: a place is away.
     """
+    settings = services.settings
+    with CopyLease(services.redis, settings.prefix, lease_ms=settings.lease_ms) as lease:
+        return _restored(services, files_at(settings, url), lease, progress)
+
+
+def _restored(
+    services: Services, files: ArchiveFiles, lease: CopyLease, progress: Progress
+) -> BackupReport:
     begun, settings = time.monotonic(), services.settings
-    files = files_at(settings, url)
     identity = _identity(files, settings)
     told = _told(files)
     manifests = _manifests(files, identity, settings.partitions, told.get("manifests"))
@@ -181,12 +208,11 @@ def restore(
     if missing := sorted(one for one in sealed if tenant_fence(one).hex() not in fences):
         rule = f"it has the fence of tenant {missing[0]}, which is sealed"
         raise ArchiveDamaged(name=files.path(FENCES_FILE), rule=rule)
-    goal = _archive_of(settings, files)
     refill = Refill(services.redis, LedgerKeys(settings.prefix), id_buckets=settings.id_buckets)
-    if not refill.begin(settings.partitions):
+    goal = _archive_of(settings, files, refill.begun())
+    archive_url = None if goal is None else goal.store.url
+    if not refill.begin(settings.partitions, archive_url):
         raise OperationFailed(reason="Redis holds a ledger: restore into an empty one")
-    if goal is not None:
-        goal.claim(identity, settings.partitions, settings.id_buckets, is_begun=False)
     for manifest in manifests:
         archived = manifest.first(0 if goal is None else len(manifest.rows) - 1)
         for row in manifest.rows:
@@ -205,7 +231,9 @@ def restore(
         Boundary.of(manifest.first(0 if goal is None else len(manifest.rows) - 1))
         for manifest in manifests
     ]
-    archive_url = None if goal is None else goal.store.url
+    if goal is not None:  # last: of what is there before, nobody could restore all
+        goal.claim(identity, settings.partitions, settings.id_buckets, is_begun=False)
+    lease.require()
     refill.finish(identity, manifests, boundaries, archive_url, fences=fences)
     back = put_back(services, files, manifests, progress)
     report.derivations, report.closed, report.damaged = back
@@ -262,8 +290,13 @@ def _longest(files: ArchiveFiles, start: Manifest) -> Manifest:
     return next((one for one in listed if one.ledger == start.ledger), start)
 
 
-def _archive_of(settings: Settings, source: ArchiveFiles) -> ArchiveFiles | None:
+def _archive_of(settings: Settings, source: ArchiveFiles, begun: str | None) -> ArchiveFiles | None:
     """Where the restored ledger's archive is; None: all goes into Redis.
+
+    Args:
+        settings: that name it.
+        source: what is restored from.
+        begun: where that of a restore is that was killed; None: none was.
 
     Raises:
         OperationFailed: another archive is there than the one that is restored from.
@@ -271,9 +304,12 @@ def _archive_of(settings: Settings, source: ArchiveFiles) -> ArchiveFiles | None
     if settings.archive_url is None:
         return None
     files = files_at(settings, settings.archive_url)
-    if files.store.url.rstrip("/") != source.store.url.rstrip("/") and files.of_ledger():
-        reason = f"{files.path(LEDGER_FILE)} is there: restore from it, or set another archive_url"
-        raise OperationFailed(reason=reason)
+    is_ours = files.store.url.rstrip("/") == source.store.url.rstrip("/")
+    if not is_ours and begun != files.store.url and files.of_ledger():
+        raise OperationFailed(
+            reason=f"{files.path(LEDGER_FILE)} is there: restore from it (it lacks what was still "
+            "in Redis), or set another archive_url"
+        )
     return files
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import redis
 
-from pipelines.ledger.archive_files import FENCES_FILE
+from pipelines.ledger.archive_files import FENCES_FILE, ArchiveFiles
 from pipelines.ledger.check import check
 from pipelines.ledger.erasing import begin_erasure
 from pipelines.ledger.ledger import Appended
@@ -186,6 +186,59 @@ def test_a_restore_that_was_killed_begins_anew(
     with Services(stack.services.settings.model_copy(update={"archive_url": None})) as services:
         restore(services, url)
     assert answers(stack.reopened(archive_url=None)) == before
+
+
+def test_a_restore_with_an_archive_that_was_killed_begins_anew(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stack, url, goal = make(), str(tmp_path / "backup"), str(tmp_path / "goal")
+    backup(stack.services, url)
+    before = answers(stack)
+    redis.Redis.from_url(stack.services.settings.redis_url).flushall()
+    settings = stack.services.settings.model_copy(update={"archive_url": goal})
+    with Services(settings) as services:
+        for place, step in ((Refill, "put"), (ArchiveFiles, "claim")):
+            killed_at(monkeypatch, place, step, lambda: restore(services, url))
+            with pytest.raises(ConfigurationError, match=r"there is no .*ledger\.json"):
+                restore(services, goal)
+        killed_at(monkeypatch, Refill, "finish", lambda: restore(services, url))
+        restore(services, url)
+    assert answers(stack.reopened(archive_url=goal)) == before
+
+
+def killed_at(
+    monkeypatch: pytest.MonkeyPatch, place: type, step: str, work: Callable[[], object]
+) -> None:
+    def killed(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(place, step, killed)
+        with pytest.raises(KeyboardInterrupt):
+            work()
+
+
+def test_of_two_backups_into_one_place_and_of_two_restores_the_second_is_refused(
+    make: Make, tmp_path: Path
+) -> None:
+    stack, url, seen = make(), str(tmp_path / "backup"), list[str]()
+
+    def second(work: Callable[..., Any]) -> Callable[..., None]:
+        def run(*_: Any) -> None:
+            with (
+                Services(stack.services.settings) as services,
+                pytest.raises(OperationFailed, match="another one is under way"),
+            ):
+                work(services, url)
+            seen.append(work.__name__)
+
+        return run
+
+    backup(stack.services, url, progress=second(backup))
+    redis.Redis.from_url(stack.services.settings.redis_url).flushall()
+    with Services(stack.services.settings.model_copy(update={"archive_url": None})) as services:
+        restore(services, url, progress=second(restore))
+    assert {"backup", "restore"} == set(seen)
 
 
 def test_places_that_are_no_backup_are_refused(make: Make, tmp_path: Path) -> None:
