@@ -16,7 +16,8 @@ from pipelines.cli.rendering import show_difference_of
 from pipelines.graph.client import connect_neo4j
 from pipelines.local import services as supervised
 from pipelines.local import workers
-from pipelines.local.data_folder import LocalState, read_state
+from pipelines.local.data_folder import LocalState, columns_copy, read_state
+from pipelines.local.private_files import beside
 from pipelines.proof.report import Scope
 from pipelines.proof.targets import difference_of
 from pipelines.work.services import Services, require_edition
@@ -313,6 +314,9 @@ def drop_target(invocation: Invocation, name: Name) -> None:
     embedded = state is not None and state.neo4j_urls.get(name) == target.uri
     if embedded:
         supervised.drop_target(data_dir, name)
+    if (copy := columns_copy(data_dir, target.uri, target.database)) is not None:
+        for path in (copy, *beside(copy)):
+            path.unlink(missing_ok=True)
     invocation.answer(
         {"dropped": name, "deleted": embedded}, lambda out: out.print(f"{name} is dropped")
     )

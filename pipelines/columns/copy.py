@@ -11,7 +11,7 @@ from __future__ import annotations
 import sqlite3
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -97,8 +97,8 @@ class Copy:
         """Take the file for this process, as long as it lives."""
         try:
             private_folder(path.parent)
-            lock = locked(path.with_name(f"{path.name}.lock"), blocking=False)
-            self._stack.enter_context(lock)
+            self._stack.enter_context(_held(path))
+            _drop_left(path.parent)
         except OSError as error:  # another process has it, or the disk does not want to
             logger.warning("columns keep no copy", path=str(path), reason=str(error))
             self._path = None
@@ -190,6 +190,8 @@ class Copy:
                 self._put_place(db, place)
             if gone or any(_is_erased(at[0], node) for at, node in readings.nodes.items()):
                 empty_log(db)
+                if self._path is not None:
+                    _drop_left(self._path.parent)
 
         self._try(write)
 
@@ -244,6 +246,19 @@ class Copy:
         db, self._db = self._db, None
         if db is not None:
             db.close()
+
+
+def _held(path: Path) -> AbstractContextManager[object]:
+    """The lock of a copy."""
+    return locked(path.with_name(f"{path.name}.lock"), blocking=False)
+
+
+def _drop_left(folder: Path) -> None:
+    """Delete the copies that no process has: nobody takes out of them what is erased."""
+    for path in folder.glob("*.sqlite"):
+        with suppress(BlockingIOError), _held(path):
+            for file in (path, *beside(path)):
+                file.unlink(missing_ok=True)
 
 
 # -- rows ------------------------------------------------------------------------------------------

@@ -23,6 +23,8 @@ from neo4j import GraphDatabase
 from pipelines.cli.main import COMMANDS, load
 from pipelines.cli.outcome import EXIT_CODES
 from pipelines.graph.neo4j import Neo4jGraph
+from pipelines.ledger.registry import Target, Targets
+from pipelines.local.data_folder import columns_copy
 from pipelines.work.settings import Settings
 from pipelines.work.stages import ENRICHMENT
 from tests import forked_cli
@@ -308,6 +310,20 @@ def test_targets_are_activated_moved_and_dropped(recollect: Recollect) -> None:
     for uri in ("127.0.0.1:7687", "http://graph:7474"):
         assert recollect("targets", "move", "blue", uri).returncode == 2
     assert recollect("targets", "move", "blue", "bolt://127.0.0.1:3").returncode == 0
+
+
+def test_with_a_target_goes_what_columns_kept_of_it(
+    recollect: Recollect, redis_url: str, tmp_path: Path
+) -> None:
+    green = Target("green", "bolt://127.0.0.1:4", "neo4j", "standby")
+    with redis.Redis.from_url(redis_url) as client:
+        Targets(client).register(green)
+    copy = columns_copy(tmp_path, green.uri, green.database)
+    assert copy is not None
+    copy.parent.mkdir()
+    copy.write_text("what events say")
+    assert recollect("targets", "drop", "green").returncode == 0
+    assert not copy.exists()
 
 
 @pytest.mark.parametrize("form", [(), ("--json",)])

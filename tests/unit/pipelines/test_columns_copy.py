@@ -23,10 +23,14 @@ from pipelines.graph import memory
 from pipelines.graph.memory import MemoryGraph
 from pipelines.graph.port import Graph
 from pipelines.graph.rows import FoundEdge, FoundNode
+from pipelines.ledger.sealing import ERASED_USER
 from projections.errors import GraphUnavailable
+from projections.identity import Position
 from projections.operations import MergeEdge, RemoveNode
 from projections.schema import CAUSED_BY, DIRECT, EVENT
+from projections.structural import event_node
 from tests.contracts.test_graph_feed import A, B, apply, occurred
+from tests.factories import event
 from tests.unit.pipelines.test_columns_follow import held
 
 EVENTS = 300
@@ -118,6 +122,22 @@ def test_one_process_has_it(graph: Streamed, path: Path) -> None:
     first.catch_up()
     first.close()
     assert loads_of(graph, path) == 0
+
+
+def test_the_copy_of_a_graph_that_was_left_is_deleted(graph: Streamed, path: Path) -> None:
+    """It would keep what is erased from then on."""
+    left, held_copy = path.with_name("left.sqlite"), path.with_name("held.sqlite")
+    loads_of(graph, left)
+    other = Columns(graph, held_copy)
+    other.load()
+    columns = Columns(graph, path)
+    columns.load()
+    assert (left.exists(), held_copy.exists(), path.exists()) == (False, True, True)
+    other.close()
+    apply(graph, event_node(event(9, tenant="t", user_id=f"{ERASED_USER}1"), Position(9, 1)))
+    columns.catch_up()
+    columns.close()
+    assert (held_copy.exists(), path.exists()) == (False, True)
 
 
 # -- what is not believed --------------------------------------------------------------------------
