@@ -262,6 +262,8 @@ class SqliteKeys:
         self._busy_s = busy_s
         self._guard = threading.Lock()
         self._db: sqlite3.Connection | None = None
+        self._file = 0
+        self._openings = 0
 
     @classmethod
     def create(cls, path: Path, wrapping: Wrapping) -> SqliteKeys:
@@ -271,18 +273,17 @@ class SqliteKeys:
             KeysUnavailable: it cannot be written; or there is one of another master key.
         """
         store = cls(path, wrapping)
-        if not path.exists():
-            wrapped_own = wrapping.wrap(_new_keys(name.encode() for name in (NAMING, SIGNING)))
-            try:
-                make_file(path)
-                with closing(_opened(path, BUSY_S)) as db:
-                    db.executescript(_SCHEMA)
-                    with writing(db):
-                        for name, wrapped in wrapped_own.items():
-                            row = (name.decode(), wrapped)
-                            db.execute("INSERT OR IGNORE INTO store VALUES (?, ?)", row)
-            except (sqlite3.Error, OSError) as error:
-                raise KeysUnavailable(reason=f"{path}: {error}") from error
+        wrapped_own = wrapping.wrap(_new_keys(name.encode() for name in (NAMING, SIGNING)))
+        try:  # where there is a file, too: it may be as far as one came that was killed
+            make_file(path)
+            with closing(_opened(path, BUSY_S)) as db:
+                db.executescript(_SCHEMA)
+                with writing(db):
+                    for name, wrapped in wrapped_own.items():
+                        row = (name.decode(), wrapped)
+                        db.execute("INSERT OR IGNORE INTO store VALUES (?, ?)", row)
+        except (sqlite3.Error, OSError) as error:
+            raise KeysUnavailable(reason=f"{path}: {error}") from error
         store.own(NAMING)
         return store
 
@@ -340,7 +341,8 @@ class SqliteKeys:
 
     def version(self) -> int:
         """Another number once another process has changed the store."""
-        return self._do(lambda db: int(db.execute("PRAGMA data_version").fetchone()[0]))
+        version = self._do(lambda db: int(db.execute("PRAGMA data_version").fetchone()[0]))
+        return (self._openings << 32) + version  # each connection counts for itself
 
     def gone(self) -> int:
         """How many keys were withdrawn or destroyed."""
@@ -389,13 +391,22 @@ class SqliteKeys:
     def _do(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
         with self._guard:
             try:
-                if self._db is None:
-                    if not self._path.exists():  # nobody but `create` may begin one anew
-                        raise KeysUnavailable(reason=f"there is no key store at {self._path}")
-                    self._db = _opened(self._path, self._busy_s)
-                return work(self._db)
+                return work(self._connected())
+            except FileNotFoundError:  # nobody but `create` may begin one anew
+                raise KeysUnavailable(reason=f"there is no key store at {self._path}") from None
             except (sqlite3.Error, OSError) as error:
                 raise KeysUnavailable(reason=f"{self._path}: {error}") from error
+
+    def _connected(self) -> sqlite3.Connection:
+        """To the file that is there now: the store may have been put back from a copy."""
+        file = self._path.stat().st_ino
+        if self._db is not None and file != self._file:
+            self._db.close()
+            self._db = None
+        if self._db is None:
+            self._db, self._file = _opened(self._path, self._busy_s), file
+            self._openings += 1
+        return self._db
 
     def _unwrapped(self, wrapped: Named) -> dict[bytes, bytes]:
         try:

@@ -153,6 +153,31 @@ def test_a_key_store_that_is_lost_is_not_begun_anew(open_ledger: Open, tmp_path:
         entry.event()
 
 
+def test_a_key_store_that_is_put_back_is_used_by_who_runs(
+    open_ledger: Open, tmp_path: Path
+) -> None:
+    """A process that kept the deleted file would refuse new users, and miss erasures, for ever."""
+    ledger = sealed_ledger(open_ledger)
+    ledger.append([said(1)])
+    file, bobs = tmp_path / "keys.sqlite", said(2, user="bob")
+    kept = file.read_bytes()
+    file.unlink()
+    with pytest.raises(KeysUnavailable, match="no key store at"):
+        ledger.append([bobs])
+    file.write_bytes(kept)
+    ledger.append([bobs])
+    entry = open_ledger().find(*bobs.key)
+    assert entry is not None
+    assert entry.event() == bobs
+
+
+def test_a_key_store_whose_making_was_killed_is_made(tmp_path: Path) -> None:
+    file = tmp_path / "keys.sqlite"
+    file.touch()
+    store = SqliteKeys.create(file, MasterKey(bytes.fromhex(MASTER)))
+    assert SqliteKeys.create(file, MasterKey(bytes.fromhex(MASTER))).identity == store.identity
+
+
 def test_a_master_key_before_anything_is_sealed_stops_nothing(
     open_ledger: Open, tmp_path: Path
 ) -> None:
