@@ -34,6 +34,7 @@ class Sample:
         columns_error: why questions cannot be answered from its columns: they are being loaded, or
             nobody holds them.
         target: name of the target whose checkpoints are meant.
+        refused: why Redis takes no write; empty: it does.
         halted: partition → reason.
         lag_entries: of the projection, all partitions; None before the first look.
         lag_seconds: age of the oldest entry not projected.
@@ -46,6 +47,7 @@ class Sample:
     graph_error: str | None = "not reached yet"
     columns_error: str | None = "not reached yet"
     target: str | None = None
+    refused: str = ""
     halted: Mapping[int, str] = field(default_factory=dict)
     lag_entries: int | None = None
     lag_seconds: float | None = None
@@ -55,6 +57,8 @@ class Sample:
         """Why no event is taken; None: events are, if perhaps not of every partition."""
         if self.ledger_error is not None:
             return self.ledger_error
+        if self.refused:
+            return self.refused
         if len(self.halted) >= partitions:
             return "every partition is halted; see `recollect recover`"
         return None

@@ -220,6 +220,7 @@ class Watch:
         self._export_reports()
         self._export_holds()
         seen: dict[str, Any] = {
+            "refused": ledger.refusal(),
             "halted": halted,
             "memory_ratio": used / limit if limit else None,
             "lag_entries": None,

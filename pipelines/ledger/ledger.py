@@ -698,6 +698,19 @@ class Ledger:
         """
         return call_patiently(self._admission.risk, patience_s=self._patience_s)
 
+    def refusal(self) -> str:
+        """Why Redis takes no write now, though it answers; empty: it does, as far as there is room.
+
+        It says so of a command that would change nothing, too, which takes no room.
+        """
+        try:
+            call_patiently(
+                lambda: self._redis.hdel(self.keys.epoch, ""), retry_on=lambda error: False
+            )
+        except LedgerError as error:
+            return str(error)
+        return ""
+
     def epoch(self) -> int:
         """How many server processes were admitted so far; 0 before the first append."""
         return call_patiently(self._admission.number, patience_s=self._patience_s)

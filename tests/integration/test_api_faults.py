@@ -144,6 +144,30 @@ def test_while_redis_may_lose_events_the_api_is_not_ready(
         assert accepts(client)
 
 
+def test_while_redis_takes_no_write_the_api_reads_and_is_not_ready_for_events(
+    start_valkey: Callable[..., ValkeyServer], neo4j_url: str
+) -> None:
+    server = start_valkey()
+    with (
+        running_api(server.url, neo4j_url) as api,
+        api.client() as client,
+        redis.from_url(server.url) as operator,
+    ):
+        wait_until(lambda: is_ready(client), "ready")
+        kept = envelope()
+        assert client.post("/v1/events", json=kept).status_code == 201
+        operator.config_set("min-replicas-to-write", 1)
+        wait_until(lambda: not is_ready(client), "not ready")
+        answer = client.get("/health/ready/ingest")
+        assert answer.status_code == 503
+        assert "NOREPLICAS" in answer.json()["checks"]["ledger"]["detail"]
+        assert client.get("/health/ready/read").status_code == 200
+        assert client.get(f"/v1/events/{kept['event_id']}").status_code == 200
+        operator.config_set("min-replicas-to-write", 0)
+        wait_until(lambda: is_ready(client), "ready again")
+        assert accepts(client)
+
+
 def test_an_emptied_redis_is_not_ready_for_events_before_anybody_sends_one(
     stack: Stack, redis_url: str, neo4j_url: str
 ) -> None:
