@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -152,6 +153,7 @@ def _sync_folder(folder: Path) -> None:
 FENCES_FILE: Final = "fences.json"
 """Which tenants are sealed, and who was erased: rewritten, as nothing else is."""
 LEDGER_FILE: Final = "ledger.json"
+_NOT_HEXADECIMAL: Final = re.compile(r"[^0-9a-f]")
 
 
 class ArchiveFiles:
@@ -175,28 +177,34 @@ class ArchiveFiles:
 
     def of_ledger(self) -> dict[str, Any]:
         """What stands in `ledger.json`: identity, partitions, buckets; nothing: there is none."""
-        return self._document(LEDGER_FILE)
+        return self.document(LEDGER_FILE)
 
-    def _document(self, name: str) -> dict[str, Any]:
+    def document(self, name: str) -> dict[str, Any]:
+        """What a file of JSON says; nothing: there is none."""
         data = self.store.get(name)
         if data is None:
             return {}
         try:
-            document: dict[str, Any] = orjson.loads(data)
+            document = orjson.loads(data)
         except orjson.JSONDecodeError:
             raise ArchiveDamaged(name=self.path(name), rule="it is JSON") from None
+        if not isinstance(document, dict):
+            raise ArchiveDamaged(name=self.path(name), rule="it is an object")
         return document
 
     def put_fences(self, fences: Mapping[str, Any]) -> None:
         """Write the fences of a ledger; one that is there and that it has lost stays."""
-        there = self._document(FENCES_FILE) if fences else {}
+        there = self.document(FENCES_FILE) if fences else {}
         if {**there, **fences} != there:
             told = orjson.dumps({**there, **fences}, option=orjson.OPT_INDENT_2)
             self.store.put(FENCES_FILE, told)
 
     def fences(self) -> dict[str, Any]:
         """What `put_fences` has written."""
-        return self._document(FENCES_FILE)
+        told = self.document(FENCES_FILE)
+        if any(_NOT_HEXADECIMAL.search(name) for name in told):
+            raise ArchiveDamaged(name=self.path(FENCES_FILE), rule="its names are hexadecimal")
+        return told
 
     def claim(self, identity: str, partitions: int, id_buckets: int, *, is_begun: bool) -> None:
         """See that the place is of this ledger, or of none yet; then it is from now on.

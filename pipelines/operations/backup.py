@@ -86,8 +86,12 @@ def files_at(settings: Settings, url: str) -> ArchiveFiles:
 
 def _told(files: ArchiveFiles) -> dict[str, Any]:
     """What a backup says of itself; an archive says nothing."""
-    data = files.store.get(BACKUP_FILE)
-    return {} if data is None else dict(orjson.loads(data))
+    told = files.document(BACKUP_FILE)
+    partitions = len(told.get("manifests") or ())
+    if told and partitions != files.of_ledger().get("partitions"):
+        rule = f"it names a manifest of each partition of {LEDGER_FILE}"
+        raise ArchiveDamaged(name=files.path(BACKUP_FILE), rule=rule)
+    return told
 
 
 def backup(

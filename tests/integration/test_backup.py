@@ -156,6 +156,19 @@ def test_a_damaged_backup_changes_nothing(make: Make, tmp_path: Path) -> None:
     assert redis.Redis.from_url(stack.services.settings.redis_url).keys("*") == []
 
 
+@pytest.mark.parametrize("name", ["backup.json", "fences.json"])
+@pytest.mark.parametrize("content", ["", "[]", '{"manifests": ["one"]', '{"manifests": ["one"]}'])
+def test_a_file_about_a_backup_that_is_damaged_is_named(
+    make: Make, tmp_path: Path, name: str, content: str
+) -> None:
+    stack, url = make(), tmp_path / "backup"
+    backup(stack.services, str(url))
+    (url / name).write_text(content)
+    with pytest.raises(ArchiveDamaged, match=name):
+        restored(stack, str(url))
+    assert redis.Redis.from_url(stack.services.settings.redis_url).keys("*") == []
+
+
 def test_a_ledger_is_never_restored_over(make: Make, tmp_path: Path) -> None:
     stack, url = make(), str(tmp_path / "backup")
     backup(stack.services, url)
