@@ -7,8 +7,8 @@ a command.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 import redis
@@ -171,6 +171,22 @@ def call_patiently(
         )(function)
     except redis_errors.RedisError as error:
         raise ledger_error(error) from error
+
+
+_TELL: Final = """#!lua flags=allow-oom
+for i = 1, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
+"""
+
+
+def tell(client: RedisClient, key: str, told: Mapping[str, str | bytes]) -> None:
+    """Set fields of a hash, when Redis is full, too: few bytes, which no command may fail for.
+
+    Raises:
+        LedgerUnavailable: Redis is away.
+    """
+    caller: Any = client  # its types say bytes or str; undecoded replies are bytes
+    words = [word for pair in told.items() for word in pair]
+    call_patiently(lambda: caller.eval(_TELL, 1, key, *words))
 
 
 def require_answer(settings: Settings, within_s: float = 0.8) -> None:

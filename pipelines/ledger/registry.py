@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 import redis
 
-from pipelines.ledger.connect import call_patiently
+from pipelines.ledger.connect import call_patiently, tell
 from pipelines.ledger.entries import LedgerKeys
 from projections.errors import OperationFailed, UnknownTarget
 
@@ -206,7 +206,7 @@ class Reports:
     def put(self, report: Report) -> None:
         """Replace what the command said about the target before."""
         field = f"{report.command}:{report.target}"
-        call_patiently(lambda: self._redis.hset(self._key, field, json.dumps(report.values)))
+        tell(self._redis, self._key, {field: json.dumps(report.values)})
 
     def last(self, command: str, target: str) -> dict[str, float]:
         """The values that a command reported of a target last; none if it never did."""

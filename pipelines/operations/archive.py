@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from pipelines.ledger.archive import Boundary
 from pipelines.ledger.archived_ids import PACKED_AT_ONCE
-from pipelines.ledger.connect import call_patiently
+from pipelines.ledger.connect import tell
 from pipelines.ledger.damage import noted_fault
 from pipelines.ledger.entries import Entry, LedgerKeys
 from pipelines.ledger.epoch import ArchiveLease
@@ -42,11 +42,6 @@ from projections.errors import (
 
 PRESSURE: Final = 0.6
 """Of Redis' memory: beyond, all that may be archived is, in smaller segments."""
-
-# What the archiver says must reach Redis when that is full, too.
-_TELL = """#!lua flags=allow-oom
-for i = 1, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
-"""
 
 
 class Fewest(NamedTuple):
@@ -174,9 +169,7 @@ def lowest(services: Services, partitions: int) -> dict[int, Low]:
 def _tell(services: Services, **told: str) -> None:
     """Leave in Redis what `status` and the metrics show."""
     key = LedgerKeys(services.settings.prefix).archive
-    redis: Any = services.redis
-    words = [text for pair in told.items() for text in pair]
-    call_patiently(lambda: redis.eval(_TELL, 1, key, *words))
+    tell(services.redis, key, told)
 
 
 class _Pass:

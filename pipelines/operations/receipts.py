@@ -20,7 +20,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from consolidation.decay import DAY_MS
-from pipelines.ledger.connect import call_patiently
+from pipelines.ledger.connect import call_patiently, tell
 from pipelines.ledger.entries import LedgerKeys
 from pipelines.ledger.keys import NAMING, SIGNING, KeyStore
 from pipelines.ledger.vault import CONSENT
@@ -92,11 +92,10 @@ def note_backup(services: Services, url: str, keep_days: float | None) -> None:
     Raises:
         LedgerUnavailable: Redis is away.
     """
-    redis: Any = services.redis
     ms = services.ledger.now_ms()
     until = None if keep_days is None else timestamp_text(ms + round(keep_days * DAY_MS))
     told = orjson.dumps({"made_at": timestamp_text(ms), "kept_until": until})
-    call_patiently(lambda: redis.hset(services.ledger.keys.backups, url, told))
+    tell(services.redis, services.ledger.keys.backups, {url: told})
 
 
 def erasure_records(services: Services) -> dict[str, Any]:

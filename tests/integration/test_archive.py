@@ -14,10 +14,12 @@ from pipelines.ledger.registry import Target
 from pipelines.local.python_process import python_command, python_environment
 from pipelines.local.servers import Neo4jServer, ValkeyServer
 from pipelines.operations.archive import archive, archive_when_due
+from pipelines.operations.backup import backup
 from pipelines.operations.export.events import Format, Selection
 from pipelines.operations.export.run import export
 from pipelines.operations.rebuild import rebuild, replay
 from pipelines.operations.status import status
+from pipelines.proof.verify import verify
 from pipelines.work.stages import PROJECTION
 from projections.errors import LedgerUnavailable
 from tests.archive_support import ArchivedStack, small_segments
@@ -194,5 +196,8 @@ def test_a_redis_that_is_full_is_emptied_by_the_archiver(
                 full = "maxmemory" in str(error)
         stack.fold()
         with closing(stack.reopened()) as begun_when_full:
+            assert verify(begun_when_full.services).ok
+            copied = backup(begun_when_full.services, str(tmp_path / "backup"))
+            assert copied.entries == number
             assert archive_when_due(begun_when_full.services, lambda: None).archived > 500
         assert stack.append(numbered_event(number))[0].duplicate is False
