@@ -32,6 +32,7 @@ from pipelines.observe.logs import configure_logging
 from pipelines.work.settings import Settings, load_settings
 from pipelines.work.stages import STAGES, Stage
 from projections.errors import (
+    ArchiveUnavailable,
     ConfigurationError,
     EventConflict,
     GraphUnavailable,
@@ -159,7 +160,7 @@ class Invocation:
     def advice(self, error: RecollectError) -> str:
         """Which service is away, and what to do about it, where that is known."""
         settings = self.settings
-        if isinstance(error, KeysUnavailable):
+        if isinstance(error, ArchiveUnavailable | KeysUnavailable):
             return ""  # it says itself what is wrong
         name = "Redis" if isinstance(error, LedgerUnavailable) else "Neo4j"
         if "redis_url" in settings.model_fields_set:

@@ -21,6 +21,7 @@ from pipelines.ledger.registry import Target
 from pipelines.proof.report import ProofReport
 from pipelines.proof.verify import verify
 from pipelines.work.services import Services
+from pipelines.work.stages import STAGES, stages_before
 from projections.errors import EventConflict, OperationFailed, RecollectError
 from projections.events import (
     DEFAULT_TENANT,
@@ -124,7 +125,7 @@ def recover(services: Services, *, apply: bool, everything: bool = False) -> Rec
     """
     ledger, missing = services.ledger, services.ledger.missing_checkpoints
     ledger.admit()
-    report = RecoverReport()
+    report, past = RecoverReport(), dict[tuple[str, str, int], Gap]()
     services.active()
     targets = services.targets.all()
     for target in targets:
@@ -138,6 +139,15 @@ def recover(services: Services, *, apply: bool, everything: bool = False) -> Rec
         if gaps and begun == sum(gap.last is None for gap in gaps):
             report.nothing_left.append(target.name)
         report.gaps += gaps
+        past |= {
+            (target.name, one.stage, one.partition): Gap(target.name, one, gap.last)
+            for gap in gaps
+            for one in checkpoints
+            if gap.checkpoint.stage in [row.name for row in stages_before(STAGES[one.stage])]
+            and one.partition == gap.checkpoint.partition
+            and one.position > gap.kept
+            and one not in [other.checkpoint for other in gaps]
+        }
     report.lost = list(_lost_events(services, targets, report.gaps))
     if not apply:
         return report
@@ -153,6 +163,8 @@ def recover(services: Services, *, apply: bool, everything: bool = False) -> Rec
         _record(services, report)
     # What was derived from lost events lives on in entities and facts, and so does what lost
     # decisions decided, and what lost events added to sums: all that goes too.
+    for gap in past.values():  # a later stage that took what came since for what was lost
+        _reset(services, gap)
     for name in ahead:
         verify(services, target=name, repair=True, graph_ahead=True)
     for gap in report.gaps:

@@ -46,6 +46,7 @@ from projections.errors import (
     UpstreamDeadLetter,
 )
 from projections.events import Event
+from projections.identity import START
 from projections.operations import Checkpoint, Operations
 from projections.schema import BLOCKED_BY, HELD_OUT, POISON
 
@@ -369,8 +370,10 @@ class Runner:
             return
 
         def passed() -> bool:
-            seqs = {c.partition: c.seq for c in self.graph.checkpoints(upstream)}
-            return all(seqs.get(end.partition, -1) >= end.seq for end in ends)
+            # After a loss it has the number of an entry that another one has now.
+            at = {c.partition: (c.seq, c.position) for c in self.graph.checkpoints(upstream)}
+            there = [(end, at.get(end.partition, (-1, START))) for end in ends]
+            return all(n >= end.seq and place >= end.position for end, (n, place) in there)
 
         self.retries.wait_until(passed, f"the {upstream} goes first")
         self.graph.settle(upstream, [end.partition for end in ends])

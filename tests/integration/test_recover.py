@@ -14,7 +14,9 @@ from pipelines.local.servers import ValkeyServer
 from pipelines.operations import recover as module
 from pipelines.operations.recover import GAP_RECORDED, recover
 from pipelines.proof.verify import verify
-from projections.errors import GraphAhead, OperationFailed
+from pipelines.work.poison import Retries
+from pipelines.work.runner import Runner
+from projections.errors import GraphAhead, OperationFailed, Stopped
 from projections.events import Event, decode_event
 from tests.factories import event, event_id, sessions
 from tests.integration.enrichment_support import Enriched, said
@@ -258,6 +260,42 @@ def test_everything_lost(outage: Outage) -> None:
     assert report["lost_event_ids"] == outage.lost_ids()
     assert outage.graph_ids() == []
     outage.assert_recovered()
+
+
+def test_a_stage_that_went_past_the_loss_meanwhile_goes_back_too(
+    outage: Outage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its upstream's lost checkpoint has a higher number than what came since."""
+    Enriched(outage.stack).fold()
+    lost = [said(900 + n, f"Ann met Zebulon at lake {n}.", "Ann") for n in range(4)]
+    outage.events += lost
+    for made in lost:
+        outage.stack.append(made)
+    outage.stack.fold()
+    outage.lose(len(lost))
+    stack = outage.stack
+    stack.ledger.admit()
+    for partition in stack.ledger.halted():
+        stack.ledger.release(partition)
+    new = said(950, "Ann met Bob at the observatory.", "Ann")
+    stack.append(new)
+    with monkeypatch.context() as patched:
+        patched.setattr(Retries, "pause", waits)
+        with pytest.raises(Stopped):
+            Enriched(stack).fold()
+        patched.setattr(Runner, "_await_upstream", lambda *_: None)  # as before it waited for that
+        Enriched(stack).fold()
+    report = recover(stack.services, apply=True)
+    assert report.as_dict()["ok"]
+    stack.fold()
+    Enriched(stack).fold()
+    again = verify(stack.services)
+    assert again.ok, again.differences
+    assert new.event_id in outage.graph_ids()
+
+
+def waits(*_: object) -> None:
+    raise Stopped()
 
 
 def test_what_was_derived_from_lost_events_goes_too(outage: Outage) -> None:
