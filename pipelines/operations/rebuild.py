@@ -378,9 +378,12 @@ class _Rebuild:
         self.services.active()
         registered = {target.name: target for target in targets.all()}.get(self.target.name)
         if registered is not None and registered.state in ("active", "standby"):
+            name, switch = registered.name, ""
+            if registered.state == "standby":  # perhaps a rebuild was killed before its switch
+                switch = f"`recollect targets activate {name}` to read from it, or "
             raise OperationFailed(
-                reason=f"{registered.name} is {registered.state} and kept in step; "
-                f"`recollect targets drop {registered.name}` before it is rebuilt"
+                reason=f"{name} is {registered.state} and kept in step; {switch}"
+                f"`recollect targets drop {name}` before it is rebuilt"
             )
         self._refuse_shared(targets.all())
         targets.register(replace(self.target, state="building"))

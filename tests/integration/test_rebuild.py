@@ -317,8 +317,8 @@ def test_a_database_of_somebody_else_is_left_alone(stack: Stack, green: Target) 
 def test_a_target_in_use_is_not_rebuilt(stack: Stack, green: Target) -> None:
     stack.fill()
     rebuild(stack.services, into=green)
-    for name in ("blue", "green"):
-        with pytest.raises(OperationFailed, match="kept in step"):
+    for name, advice in (("blue", "drop blue"), ("green", "activate green` .* drop green")):
+        with pytest.raises(OperationFailed, match=f"kept in step; `recollect targets {advice}"):
             rebuild(stack.services, into=stack.services.targets.get(name))
 
 
