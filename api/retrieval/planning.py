@@ -174,6 +174,8 @@ def plan_of(
     quoted = _quoted(text)
     timeless = _timeless(text, spans)
     not_meant = besides | (frozenset() if spans else _OF_A_TIME)
+    if _I_PROMISED.search(text):  # what who asks said, and no task of the agents
+        not_meant |= {Operator.PROMISE, Operator.OPEN}
     matching = rows_matching(text)
     read = reading(text, matching, vector=vector)
     operator, confidence, guessed = _asked(
@@ -270,6 +272,10 @@ _OPENED: Final = re.compile(
     r"(?<!\w)(?:did|has|have|had|does|do)\s+(?:\S+\s+){1,3}?open(?:ed)?\b(?!\s+yet)", re.IGNORECASE
 )
 _OF_LENGTH: Final = (Operator.TIME, Operator.LESSON)
+_I_PROMISED: Final = re.compile(
+    r"(?<!\w)(?:(?:did|have|had)\s+i\s+promised?|i(?:['\u2019](?:ve|d)|\s+(?:have|had))?\s+promised)(?!\w)",
+    re.IGNORECASE,
+)
 _OF_A_TIME: Final = frozenset((Operator.WINDOW, Operator.VALUE_AT))
 
 

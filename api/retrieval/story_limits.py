@@ -57,7 +57,7 @@ SAYING: Final = re.compile(
 
 _DID_I: Final = re.compile(
     r"^\W*what\s+(?:did|have|had)\s+i\s+(?:say|said|tell|told|ask|asked|mention|mentioned|"
-    r"wr(?:ite|itten)|want|wanted|report|reported|decide|decided)(?!\w)",
+    r"wr(?:ite|itten)|want|wanted|report|reported|decide|decided|promised?)(?!\w)",
     re.IGNORECASE,
 )
 """Whoever asks is a person: what agents did is none of it."""

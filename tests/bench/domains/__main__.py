@@ -39,6 +39,7 @@ OWN: Final = (
     "traveldesk",
     "bakery",
     "claims",
+    "hiring",
 )
 OF_THE_SET: Final = ("support", "coding")
 SEED: Final = 11

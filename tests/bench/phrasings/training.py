@@ -47,7 +47,33 @@ RATE, COOLING, PENALTY = 0.02, 0.93, 1e-4
 SMALLEST: Final = 0.12
 """Weights of signs below are left out of the table."""
 _GAP: Final = re.compile(r"\{(\w+)\}")
+DOMAINS: Final = FOLDER.parent / "domains"
+KINDS: Final = {
+    "why_same": "cause",
+    "why_cross": ELSEWHERE,
+    "why_handed": "cause_handed",
+    "tools": "calls",
+    "failed_calls": "failures",
+    "who": "actor",
+    "who_took": "actor_took",
+    "when": "time",
+    "when_change": "time_change",
+    "when_kept": "time_kept",
+    "happened": "window",
+    "which_users": "users",
+    "fact_now": "value",
+    "fact_before": "value_before",
+    "fact_at": "value_at",
+    "pref": "preference",
+    "pref_narrow": "preference_case",
+    "lookup": "search",
+}
+"""What domains call otherwise."""
+IN_ONE_VOICE: Final = 3.0
+"""Weight of a phrasing by somebody who wrote as one person of one trade, beside one of a list."""
 _FILLED_BY: Final = {
+    ("time_kept", "deed"): "do",
+    ("first", "topic"): "thing",
     ("cause_elsewhere", "thing"): "symptom",
     ("cause_handed", "thing"): "case_thing",
     ("actor_took", "thing"): "case_thing",
@@ -63,10 +89,12 @@ class Phrasing(NamedTuple):
     Attributes:
         kind: what for; the operator, and what follows the first underscore tells variants apart.
         text: with gaps in braces.
+        weight: how much it counts.
     """
 
     kind: str
     text: str
+    weight: float = 1.0
 
     @property
     def operator(self) -> str:
@@ -82,16 +110,27 @@ class Filled(NamedTuple):
     text: str
     topics: Sequence[tuple[int, int]]
     elsewhere: bool = False
+    weight: float = 1.0
 
     @property
     def learned_as(self) -> str:
         return ELSEWHERE if self.elsewhere else self.operator
 
 
-def phrasings(name: str) -> list[Phrasing]:
+def phrasings(name: str, weight: float = 1.0) -> list[Phrasing]:
     """Those of a file."""
     told = orjson.loads((FOLDER / name).read_bytes())
-    return [Phrasing(kind, text) for kind, texts in told.items() for text in texts]
+    return [Phrasing(kind, text, weight) for kind, texts in told.items() for text in texts]
+
+
+def of_domains(names: Iterable[str]) -> list[Phrasing]:
+    """How the writers of domains put their questions."""
+    ways = []
+    for name in names:
+        told = orjson.loads((DOMAINS / f"{name}.json").read_bytes())["PHRASES"]
+        for kind, texts in told.items():
+            ways += [Phrasing(KINDS.get(kind, kind), text, IN_ONE_VOICE) for text in texts]
+    return ways
 
 
 def filled(ways: Iterable[Phrasing], chance: Random, times: int = WAYS) -> Iterator[Filled]:
@@ -119,7 +158,8 @@ def _filled(way: Phrasing, fillers: Mapping[str, Sequence[str]], chance: Random)
         text += filler
         last = gap.end()
     is_elsewhere = way.kind == ELSEWHERE
-    return Filled(way.operator, text + way.text[last:], topics, elsewhere=is_elsewhere)
+    text += way.text[last:]
+    return Filled(way.operator, text, topics, elsewhere=is_elsewhere, weight=way.weight)
 
 
 def trained(
@@ -177,6 +217,7 @@ def _operators(
     labels = numpy.array([CLASSES.index(one.learned_as) for one in questions])
     counts = numpy.bincount(labels, minlength=len(CLASSES))
     worth = numpy.sqrt(len(labels) / len(CLASSES) / numpy.maximum(counts, 1))[labels]
+    worth = worth * numpy.array([one.weight for one in questions])
     wanted = numpy.eye(len(CLASSES), dtype=numpy.float32)[labels]
     fits = [
         _fitted(matrix, vectors, wanted=wanted, worth=worth.astype(numpy.float32), seed=seed)
@@ -212,16 +253,21 @@ def _topics(questions: Sequence[Filled], words: set[str]) -> tuple[dict[str, flo
     """Weights of the signs of a word, for it to stand in a gap."""
     signs: list[tuple[str, ...]] = []
     inside: list[bool] = []
+    told_worth: list[float] = []
     for one in questions:
         told = tokens_of(one.text)
         for token, beside in zip(told, signs_of(told, frozenset(words)), strict=True):
             signs.append(beside)
             inside.append(_is_inside(token, one.topics))
+            told_worth.append(one.weight)
     counts = Counter(sign for one in signs for sign in one)
     names = sorted(sign for sign, times in counts.items() if times > WAYS)
     places = {name: place for place, name in enumerate(names)}
     rows = [[places[sign] for sign in one if sign in places] for one in signs]
-    weights, bias = _fitted_sparse(rows, len(names), numpy.array(inside, dtype=numpy.float32))
+    worth = numpy.array(told_worth, dtype=numpy.float32)
+    weights, bias = _fitted_sparse(
+        rows, len(names), numpy.array(inside, dtype=numpy.float32), worth / worth.mean()
+    )
     told_of = zip(names, weights.tolist(), strict=True)
     return {name: round(one, 3) for name, one in told_of if abs(one) > SMALLEST}, bias
 
@@ -257,7 +303,9 @@ def _fitted(
     return weights.weights, meaning.weights, bias.weights[0]
 
 
-def _fitted_sparse(rows: Sequence[Sequence[int]], width: int, wanted: Array) -> tuple[Array, float]:
+def _fitted_sparse(
+    rows: Sequence[Sequence[int]], width: int, wanted: Array, worth: Array
+) -> tuple[Array, float]:
     """Weights and bias of a logistic regression, of rows that have few of many signs."""
     chance = numpy.random.default_rng(0)
     weights, bias = (Adam((size,), RATE, numpy.float32) for size in (width, 1))
@@ -272,7 +320,7 @@ def _fitted_sparse(rows: Sequence[Sequence[int]], width: int, wanted: Array) -> 
             owner = numpy.repeat(numpy.arange(len(batch)), sizes[batch])
             signs = numpy.concatenate(held)
             scores = numpy.bincount(owner, weights.weights[signs], len(batch)) + bias.weights
-            off = (1 / (1 + numpy.exp(-scores)) - wanted[batch]) / len(batch)
+            off = (1 / (1 + numpy.exp(-scores)) - wanted[batch]) / len(batch) * worth[batch]
             gradient = numpy.bincount(signs, off[owner], width).astype(numpy.float32)
             weights.down(gradient + PENALTY * weights.weights)
             bias.down(numpy.array([off.sum()]))

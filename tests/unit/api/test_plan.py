@@ -257,6 +257,7 @@ PHRASINGS: dict[Operator, tuple[str, ...]] = {
         "What happened in this session?",
     ),
     Operator.SEARCH: (
+        "What did I promise Ana?",
         "Does Ana have a cat?",
         "Order 4711",
         "Is the office open at night?",
