@@ -13,7 +13,7 @@ from itertools import pairwise, takewhile
 from typing import Final, NamedTuple
 
 from enrichment.ports import Token
-from enrichment.vocabulary import MINE, PRESENT_BE, word_set
+from enrichment.vocabulary import GREETINGS, MINE, PRAISE, PRESENT_BE, word_set
 from enrichment.wish_forms import is_finite
 
 Part = Sequence[Token]
@@ -544,7 +544,8 @@ def _wants_kind(head: Part) -> bool:
 def _closed(clause: _Clause) -> bool:
     """With a last word: "the cheapest wins, full stop", "a text when it comes, nothing else"."""
     one_thing = any(_word(token) in _THIS_ONE for token in clause.head[:2])
-    return _LAST_WORD.search(clause.text) is not None and not one_thing
+    is_praise = _word(clause.head[0]) in GREETINGS | PRAISE  # "great stuff, nothing else"
+    return _LAST_WORD.search(clause.text) is not None and not (one_thing or is_praise)
 
 
 def _no_to_me(clause: _Clause) -> bool:

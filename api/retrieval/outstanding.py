@@ -99,16 +99,18 @@ _WILL: Final = re.compile(
 """Somebody says what they themselves will do, or that they promise it."""
 _AHEAD: Final = (
     r"(?=[^.!?]{0,120}\b(?:after|before|by|until|tomorrow|tonight|within|once|as\s+soon\s+as|"
-    r"next\s+(?:week|month|time)|on\s+[a-z]+day)\b)"
+    r"next\s+(?:week|month|time)|on\s+[a-z]+day|the\s+(?:day|hour|minute|moment))\b)"
 )
 """A time ahead, or a condition, is named behind it."""
 _SOON: Final = re.compile(
-    r"(?<!\w)(?:(?:i|we)\s+(?:take\s+care\s+of|see\s+to)(?!\w)|(?:i|we)\s+"
+    r"(?<!\w)(?:(?:i|we)\s+(?:take\s+care\s+of|see\s+to)(?!\w)|"
+    rf"(?:i['\u2019]m|i\s+am|we['\u2019]re|we\s+are)\s+(?!being\b)[a-z]+ing\b{_AHEAD}|(?:i|we)\s+"
     r"(?!(?:had|have|was|were|am|are|did|do|need|can|cannot|could|know|think|see|saw|got|\w+ed)\b)"
     rf"[a-z]+\b{_AHEAD})",
     re.IGNORECASE,
 )
-"""Somebody says in the present what they themselves do next: "I add those tests after lunch"."""
+"""Somebody says in the present what they themselves do next: "I add those tests after lunch",
+"I'm sending it the day it comes in"."""
 _TO_COME: Final = re.compile(
     r"(?<!\w)(?:(?:you|it|this|that|they|\w+)\s*(?:['\u2019]ll|\s(?:will|shall))\s+"
     r"(?:be|get|receive|have|hear|come|arrive|follow)|"

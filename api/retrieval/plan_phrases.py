@@ -191,6 +191,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
         (
             r"(?:as\s+of|back\s+(?:on|in|to)|as\s+it\s+(?:was|stood)\s+on)",
             r"(?:what|which(?:\s+\w+)?)\s+(?:was|were)\s+(?:the|his|her|their|our|my|its)(?!\s+(?:very\s+)?(?:first|last|latest|earliest|newest)\b)",
+            r"(?:what|which)\s+(?:was|were)(?=\s+(?:[^\s'\u2019]+\s+){0,2}?[^\s'\u2019]+['\u2019]s\s+(?!(?:first|last|latest|earliest|newest)\b)\w)",
             r"^\W*where\s+(?:was|were)(?=\s+\w)",
             r"(?:what|which)\s+(?:value|setting|state|one)?\s*did\s+.*\bhave(?:\s+(?:on|in|at))?",
             r"what\s+did\s+we\s+have\s+as",
@@ -263,7 +264,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
         1.06,
         (
             rf"(?:which|what|list|show(?:\s+me)?|give\s+me|name)\s+(?:all\s+)?(?:the\s+|of\s+the\s+)?(?:tool\s+)?{_CALL}\s+(?:that\s+)?(?:failed|fail|did\s+not\s+work|didn't\s+work|ended\s+in\s+(?:an\s+)?errors?|went\s+wrong|broke|crashed|timed\s+out|were\s+(?:refused|rejected|unsuccessful)|did\s+not\s+succeed|returned\s+(?:an\s+)?errors?)(?:\s+(?:when|during|in|for|at|while|with|on))?(?:\s+we\s+tried)?",
-            rf"(?:which|what)\s+(?:tool\s+)?{_CALL}\s+(?:at|for|of|in|during|on|to)\b.*?\b(?:ended\s+in\s+(?:an\s+)?errors?|failed|did\s+not\s+work|went\s+wrong|were\s+unsuccessful)",
+            rf"(?:which|what)\s+(?:tool\s+)?{_CALL}\s+(?:at|for|of|in|during|on|to)\b.*?\b(?:ended\s+in\s+(?:an\s+)?errors?|failed|did\s+not\s+work|went\s+wrong|were\s+unsuccessful|blew\s+up|bombed|broke|crashed|errored(?:\s+out)?|timed\s+out|choked|fell\s+over)",
             rf"(?:list|show(?:\s+me)?|give\s+me|name|what\s+were|which\s+were|find)\s+(?:all\s+)?(?:the\s+)?(?:un-?successful|failed|failing|broken|erroneous|rejected|refused)\s+(?:tool\s+)?{_CALL}(?:\s+(?:at|of|for|in|during|to|with|on))?",
             r"(?:what|which|list|show(?:\s+me)?|give\s+me|were\s+there(?:\s+any)?|any)\s+(?:all\s+)?(?:the\s+)?(?:failures?|errors|exceptions?|problems|mistakes|time-?outs|crashes)(?:\s+(?:were\s+there|did\s+we\s+(?:get|have|see)|we\s+(?:got|had|saw)|occurred|came\s+up|happened))?(?:\s+(?:in|with|during|at|for|of|on|when))?",
             r"(?:un-?successful|failed)\s+(?:calls?|attempts?|tries|runs?)(?:\s+(?:at|of|for|in|during|to|with))?",

@@ -125,13 +125,15 @@ _THE_ONE_THAT: Final = re.compile(
 )
 """One of several attempts is meant, by what came of it: "the upload that the server took"."""
 _OF_ONE: Final = (Operator.BEFORE, Operator.AFTER)
-_NOT_NOW: Final = re.compile(
+_NOT_MEANT: Final = re.compile(
+    r"(?:(?:,|\s-)\s*(?:please,?\s+)?(?:and\s+)?not\s+(?:the\s+)?|\s+not\s+the\s+)"
+    r"(?:old|previous|former|stale|outdated)(?:\s+(?:one|value|entry|state))?(?:,?\s+(?:please|pls|thx|thanks))?(?=\W*$)|"
     r"(?:,\s*|(?<!\s)\s+(?:-\s+)?)(?:please,?\s+)?(?:and\s+)?(?:not|rather\s+than|instead\s+of)\s+"
     r"(?:as\s+\w+\s+(?:is|are)\s+|what\s+\w+\s+(?:is|are)\s+|the\s+(?:one|value)\s+(?:of|from)\s+)?"
     r"(?:today(?:['\u2019]s)?|now|tonight)(?=\W*$)",
     re.IGNORECASE,
 )
-"""A time that is not meant, behind the one that is."""
+"""A time or a value that is not meant, behind the one that is."""
 _WORD: Final = r"[\w.:~#/@&'\u2019-]+"
 _NAME: Final = r"(?:[A-Z][\w'\u2019-]*|[\w.:~#/-]*\d[\w.:~#/-]*)"
 _VALUE_OF: Final = re.compile(
@@ -169,7 +171,7 @@ def plan_of(
         besides: operators that are not meant.
         vector: of the question; None: its words must do.
     """
-    text = _NOT_NOW.sub("", as_meant(query[:MAX_SEARCHED_CHARACTERS]))
+    text = _NOT_MEANT.sub("", as_meant(query[:MAX_SEARCHED_CHARACTERS]))
     spans = exact_windows(text, now_ms, zone, day_ms=day_ms)
     quoted = _quoted(text)
     timeless = _timeless(text, spans)

@@ -6,6 +6,7 @@ not seen; it may come back.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Any, Final
@@ -37,6 +38,8 @@ PROPERTIES: Final = (
 """Of an event, that are read from the graph."""
 
 
+_ASKS: Final = re.compile(r"\?(?:\s+\w[\w'\u2019]*){0,2}[\s.!]*$")
+"""Ends in a question, but for a word or two: "which tariff do I have? I forgot"."""
 _IN_TIME: Final = ("position_seq", "position_ms", "occurred_ms")
 _NOWHERE: Final = dict.fromkeys(("previous", "following", "user", "session"), NOBODY)
 _LAST: Final = Position(2**63 - 1, 0)
@@ -152,7 +155,8 @@ class Events:
         if self._said.get(row) == digest:
             return
         self._said[row] = digest
-        self.table.put(row, {"words": len(text.split()), "asks": text.rstrip().endswith("?")})
+        asks = _ASKS.search(text) is not None
+        self.table.put(row, {"words": len(text.split()), "asks": asks})
         self.texts.put(row, said_stems(author or "", tool or "", text))
 
     # -- the order of time -------------------------------------------------------------------------

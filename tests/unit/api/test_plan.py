@@ -74,6 +74,7 @@ PHRASINGS: dict[Operator, tuple[str, ...]] = {
         "By which steps was the move done?",
     ),
     Operator.FAILURES: (
+        "Which step of the firing of kiln K-2 blew up?",
         "did any dns call error out?",
         "Have any of the nightly jobs timed out?",
         "Which calls failed during the booking?",
@@ -189,6 +190,7 @@ PHRASINGS: dict[Operator, tuple[str, ...]] = {
         "Before the latest update, what was the limit?",
     ),
     Operator.VALUE_AT: (
+        "What was Otto Lind's car registration on 23 November?",
         "What was the limit on 15 November?",
         "As of 15 November, what was the limit?",
         "Tell me the limit as of 15 November.",
@@ -345,6 +347,13 @@ def test_a_time_that_is_not_meant_limits_nothing() -> None:
     assert day
     assert plan_of("The limit as of 15 November, please, not as it is today.", NOW_MS).spans == day
     assert plan_of("The limit on 15 November, not today's?", NOW_MS).spans == day
+
+
+def test_the_value_that_is_not_meant_is_not_asked_for() -> None:
+    plan = plan_of("Latest on the limit of Ada Byron pls, not the old one", NOW_MS)
+    assert plan == plan_of("Latest on the limit of Ada Byron pls", NOW_MS)
+    assert plan.operator is Operator.VALUE
+    assert "stale" in plan_of("Why is the glaze of Ada Byron not stale?", NOW_MS).topic
 
 
 def test_the_summary_of_a_day_is_all_of_it_however_that_is_understood() -> None:

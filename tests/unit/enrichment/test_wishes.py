@@ -114,6 +114,8 @@ IN_CONTEXT = {
     "Pack our groceries in paper bags.": "prefers",
 }
 NO_WISHES = [
+    "Super, nothing else.",
+    "Great stuff, nothing else.",
     "Keep me posted when it's out.",
     "Water the ferns when they are back.",
     "When it is ready, pack the kettle.",

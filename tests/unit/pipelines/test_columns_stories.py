@@ -63,6 +63,21 @@ def test_a_hit_comes_with_its_story_in_order() -> None:
     assert told(tenant, hits=["e2"]).ids == ["e0", "e1", "e2", "e3", "e4"]
 
 
+@pytest.mark.parametrize(
+    ("text", "asks"),
+    [
+        ("Which glaze do I have?", True),
+        ("Hello! Which glaze do I have? I forgot", True),
+        ("Is it fired? Thanks!", True),
+        ("Is it fired? Then send it to Ada.", False),
+        ("The page is kiln/log?page=2", False),
+        ("It is fired.", False),
+    ],
+)
+def test_what_ends_in_a_question_asks_but_for_a_word_or_two(text: str, asks: bool) -> None:
+    assert by_id(told(made({"text": text}), hits=["e0"]), "asks") == {"e0": asks}
+
+
 def test_a_pause_ends_a_story() -> None:
     late = {"occurred_at": 3 * MINUTE_MS + PAUSE_MS}
     tenant = made({}, {}, late)
