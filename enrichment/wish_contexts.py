@@ -93,6 +93,8 @@ _NOT_THE_OTHER: Final = re.compile(
     re.IGNORECASE,
 )
 _THIS_ONE: Final = word_set("it that them those these")
+_PRAISING: Final = GREETINGS | PRAISE
+"""What thanks begin with: "great stuff, nothing else"."""
 """What is told of before: what is done with it is done once."""
 _UNTIL_WORDS: Final = 7
 """Words behind a case within which something is asked for."""
@@ -544,7 +546,7 @@ def _wants_kind(head: Part) -> bool:
 def _closed(clause: _Clause) -> bool:
     """With a last word: "the cheapest wins, full stop", "a text when it comes, nothing else"."""
     one_thing = any(_word(token) in _THIS_ONE for token in clause.head[:2])
-    is_praise = _word(clause.head[0]) in GREETINGS | PRAISE  # "great stuff, nothing else"
+    is_praise = any(_word(token) in _PRAISING for token in clause.head[:1])
     return _LAST_WORD.search(clause.text) is not None and not (one_thing or is_praise)
 
 

@@ -17,7 +17,7 @@ from pipelines.graph.client import connect_neo4j
 from pipelines.local import services as supervised
 from pipelines.local import workers
 from pipelines.local.data_folder import LocalState, columns_copy, read_state
-from pipelines.local.private_files import beside
+from pipelines.local.private_files import delete_database
 from pipelines.proof.report import Scope
 from pipelines.proof.targets import difference_of
 from pipelines.work.services import Services, require_edition
@@ -315,8 +315,7 @@ def drop_target(invocation: Invocation, name: Name) -> None:
     if embedded:
         supervised.drop_target(data_dir, name)
     if (copy := columns_copy(data_dir, target.uri, target.database)) is not None:
-        for path in (copy, *beside(copy)):
-            path.unlink(missing_ok=True)
+        delete_database(copy)
     invocation.answer(
         {"dropped": name, "deleted": embedded}, lambda out: out.print(f"{name} is dropped")
     )

@@ -29,8 +29,8 @@ from pipelines.graph.rows import FeedPlace, FoundEdge, FoundNode
 from pipelines.ledger.sealing import ERASED_USER
 from pipelines.local.data_folder import locked
 from pipelines.local.private_files import (
-    beside,
     connect,
+    delete_database,
     empty_log,
     make_file,
     prepare,
@@ -236,8 +236,7 @@ class Copy:
         if reason:
             logger.warning("copy of the columns dropped", path=str(self._path), reason=reason)
         try:
-            for path in (self._path, *beside(self._path)):
-                path.unlink(missing_ok=True)
+            delete_database(self._path)
         except OSError as error:
             logger.warning("columns keep no copy", path=str(self._path), reason=str(error))
             self.close()
@@ -257,8 +256,7 @@ def _drop_left(folder: Path) -> None:
     """Delete the copies that no process has: nobody takes out of them what is erased."""
     for path in folder.glob("*.sqlite"):
         with suppress(BlockingIOError), _held(path):
-            for file in (path, *beside(path)):
-                file.unlink(missing_ok=True)
+            delete_database(path)
 
 
 # -- rows ------------------------------------------------------------------------------------------

@@ -142,8 +142,7 @@ _DAMAGED: Final = frozenset((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB))
 def make_file(path: Path) -> None:
     """Make an empty file, unless there is one."""
     if not path.exists():
-        for left in beside(path):  # of a file that was deleted without them
-            left.unlink(missing_ok=True)
+        delete_beside(path)  # of a file that was deleted without them
         open_private(path, "ab").close()
 
 
@@ -196,6 +195,13 @@ def is_damage(error: sqlite3.Error) -> bool:
     return code is not None and code & 0xFF in _DAMAGED
 
 
-def beside(path: Path) -> list[Path]:
-    """What SQLite keeps beside a file."""
-    return [path.with_name(f"{path.name}-{end}") for end in ("wal", "shm")]
+def delete_beside(path: Path) -> None:
+    """Delete what SQLite keeps beside a file."""
+    for end in ("wal", "shm"):
+        path.with_name(f"{path.name}-{end}").unlink(missing_ok=True)
+
+
+def delete_database(path: Path) -> None:
+    """Delete a file of SQLite, and what it keeps beside it; nothing is there: that is well."""
+    path.unlink(missing_ok=True)
+    delete_beside(path)

@@ -33,8 +33,8 @@ from pipelines.ledger.connect import connect_redis
 from pipelines.local.data_folder import locked
 from pipelines.local.private_files import (
     BUSY_S,
-    beside,
     connect,
+    delete_beside,
     empty_log,
     is_damage,
     make_file,
@@ -250,8 +250,7 @@ class SqliteStore:
             if self._held is not None and self._held[1] == self._identity():
                 aside = self._path.with_name(f"{self._path.name}.damaged")
                 self._path.replace(aside)
-                for left in beside(self._path):
-                    left.unlink(missing_ok=True)
+                delete_beside(self._path)
                 logger.error("derivations damaged; begun anew", put_aside=str(aside), reason=reason)
         self._release()
 

@@ -139,15 +139,7 @@ def recover(services: Services, *, apply: bool, everything: bool = False) -> Rec
         if gaps and begun == sum(gap.last is None for gap in gaps):
             report.nothing_left.append(target.name)
         report.gaps += gaps
-        past |= {
-            (target.name, one.stage, one.partition): Gap(target.name, one, gap.last)
-            for gap in gaps
-            for one in checkpoints
-            if gap.checkpoint.stage in [row.name for row in stages_before(STAGES[one.stage])]
-            and one.partition == gap.checkpoint.partition
-            and one.position > gap.kept
-            and one not in [other.checkpoint for other in gaps]
-        }
+        past |= _gone_past(gaps, checkpoints)
     report.lost = list(_lost_events(services, targets, report.gaps))
     if not apply:
         return report
@@ -163,7 +155,7 @@ def recover(services: Services, *, apply: bool, everything: bool = False) -> Rec
         _record(services, report)
     # What was derived from lost events lives on in entities and facts, and so does what lost
     # decisions decided, and what lost events added to sums: all that goes too.
-    for gap in past.values():  # a later stage that took what came since for what was lost
+    for gap in past.values():
         _reset(services, gap)
     for name in ahead:
         verify(services, target=name, repair=True, graph_ahead=True)
@@ -174,6 +166,22 @@ def recover(services: Services, *, apply: bool, everything: bool = False) -> Rec
     report.verified = [verify(services, target=name) for name in ahead]
     logger.info("recovered", lost=len(report.lost), gaps=len(report.gaps))
     return report
+
+
+def _gone_past(
+    gaps: Sequence[Gap], checkpoints: Sequence[Checkpoint]
+) -> dict[tuple[str, str, int], Gap]:
+    """Of later stages that took what came since for what was lost, where they go back to."""
+    lost = [gap.checkpoint for gap in gaps]
+    return {
+        (gap.target, later.stage, later.partition): Gap(gap.target, later, gap.last)
+        for gap in gaps
+        for later in checkpoints
+        if gap.checkpoint.stage in [row.name for row in stages_before(STAGES[later.stage])]
+        and later.partition == gap.checkpoint.partition
+        and later.position > gap.kept
+        and later not in lost
+    }
 
 
 def _release(services: Services) -> None:

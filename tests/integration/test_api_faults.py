@@ -119,53 +119,56 @@ def test_while_the_ledger_is_away_reads_go_on_and_events_are_503(
         valkey.stop()
 
 
+@pytest.fixture
+def of_operator(
+    start_valkey: Callable[..., ValkeyServer], neo4j_url: str
+) -> Iterator[tuple[httpx.Client, redis.Redis]]:
+    """A client of an API that is ready, and one of its Redis, which nobody else uses."""
+    server = start_valkey()
+    with (
+        running_api(server.url, neo4j_url) as api,
+        api.client() as client,
+        redis.from_url(server.url) as operator,
+    ):
+        wait_until(lambda: is_ready(client), "ready")
+        yield client, operator
+
+
 @pytest.mark.parametrize(
     ("name", "risky", "safe"),
     [("maxmemory-policy", "allkeys-lru", "noeviction"), ("appendonly", "no", "yes")],
 )
 def test_while_redis_may_lose_events_the_api_is_not_ready(
-    start_valkey: Callable[..., ValkeyServer], neo4j_url: str, name: str, risky: str, safe: str
+    of_operator: tuple[httpx.Client, redis.Redis], name: str, risky: str, safe: str
 ) -> None:
-    server = start_valkey()
-    with (
-        running_api(server.url, neo4j_url) as api,
-        api.client() as client,
-        redis.from_url(server.url) as operator,
-    ):
-        wait_until(lambda: is_ready(client), "ready")
-        operator.config_set(name, risky)
-        wait_until(lambda: not is_ready(client), "not ready")
-        assert client.get("/health/ready/ingest").status_code == 503
-        assert client.get("/health/ready/read").status_code == 200
-        assert client.get("/v1/entities").status_code == 200
-        assert "recollect_ledger_at_risk 1.0" in client.get("/metrics").text
-        operator.config_set(name, safe)
-        wait_until(lambda: is_ready(client), "ready again")
-        assert accepts(client)
+    client, operator = of_operator
+    operator.config_set(name, risky)
+    wait_until(lambda: not is_ready(client), "not ready")
+    assert client.get("/health/ready/ingest").status_code == 503
+    assert client.get("/health/ready/read").status_code == 200
+    assert client.get("/v1/entities").status_code == 200
+    assert "recollect_ledger_at_risk 1.0" in client.get("/metrics").text
+    operator.config_set(name, safe)
+    wait_until(lambda: is_ready(client), "ready again")
+    assert accepts(client)
 
 
 def test_while_redis_takes_no_write_the_api_reads_and_is_not_ready_for_events(
-    start_valkey: Callable[..., ValkeyServer], neo4j_url: str
+    of_operator: tuple[httpx.Client, redis.Redis],
 ) -> None:
-    server = start_valkey()
-    with (
-        running_api(server.url, neo4j_url) as api,
-        api.client() as client,
-        redis.from_url(server.url) as operator,
-    ):
-        wait_until(lambda: is_ready(client), "ready")
-        kept = envelope()
-        assert client.post("/v1/events", json=kept).status_code == 201
-        operator.config_set("min-replicas-to-write", 1)
-        wait_until(lambda: not is_ready(client), "not ready")
-        answer = client.get("/health/ready/ingest")
-        assert answer.status_code == 503
-        assert "NOREPLICAS" in answer.json()["checks"]["ledger"]["detail"]
-        assert client.get("/health/ready/read").status_code == 200
-        assert client.get(f"/v1/events/{kept['event_id']}").status_code == 200
-        operator.config_set("min-replicas-to-write", 0)
-        wait_until(lambda: is_ready(client), "ready again")
-        assert accepts(client)
+    client, operator = of_operator
+    kept = envelope()
+    assert client.post("/v1/events", json=kept).status_code == 201
+    operator.config_set("min-replicas-to-write", 1)
+    wait_until(lambda: not is_ready(client), "not ready")
+    answer = client.get("/health/ready/ingest")
+    assert answer.status_code == 503
+    assert "NOREPLICAS" in answer.json()["checks"]["ledger"]["detail"]
+    assert client.get("/health/ready/read").status_code == 200
+    assert client.get(f"/v1/events/{kept['event_id']}").status_code == 200
+    operator.config_set("min-replicas-to-write", 0)
+    wait_until(lambda: is_ready(client), "ready again")
+    assert accepts(client)
 
 
 def test_an_emptied_redis_is_not_ready_for_events_before_anybody_sends_one(

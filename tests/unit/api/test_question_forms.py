@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from api.retrieval.planning import plan_of, rows_matching
 from api.retrieval.question_forms import forms, grams_of, likely, tokens_of, without_asking
 from enrichment.stems import stems_of
-from tests.bench.domains.__main__ import OWN
-from tests.bench.phrasings.__main__ import KEPT_APART, embedded
+from tests.bench.phrasings.__main__ import LEARNED_FROM, embedded
 from tests.bench.phrasings.training import filled, of_domains, phrasings
 
 NOW_MS = 1_795_543_200_000  # 2026-11-24T18:00Z
@@ -64,8 +63,7 @@ def test_what_they_ask_about_is_told_from_how_they_ask() -> None:
 
 def test_nothing_kept_apart_is_trained_on() -> None:
     lists = [*phrasings("phrasings.json"), *phrasings("voices.json")]
-    of_others = of_domains(name for name in OWN if name not in KEPT_APART)
-    trained = {way.text for way in (*lists, *of_others)}
+    trained = {way.text for way in (*lists, *of_domains(LEARNED_FROM))}
     assert trained.isdisjoint(way.text for way in phrasings("kept_apart.json"))
 
 
@@ -73,7 +71,7 @@ def test_the_table_knows_no_word_that_fills_a_gap() -> None:
     """Learned from the phrasings that are checked in, and from nothing else."""
     names = ("phrasings.json", "voices.json", "as_asked.json")
     whole = {way.text for name in names for way in phrasings(name)}
-    whole |= {way.text for way in of_domains(name for name in OWN if name not in KEPT_APART)}
+    whole |= {way.text for way in of_domains(LEARNED_FROM)}
     known = {token.form for text in whole for token in tokens_of(text)}
     assert forms().words <= known
     assert len(forms().grams) > 5_000
