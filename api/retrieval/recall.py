@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from api.read_schemas import SeedChannel
+from api.retrieval.fact_words import WISHES, asked_as, question_stems
 from api.retrieval.facts import (
     FactWalk,
     RecalledFact,
@@ -29,6 +30,7 @@ from api.retrieval.intent import (
 )
 from api.retrieval.query_terms import name_forms, name_terms
 from api.retrieval.ranking import MAX_RANKING
+from consolidation.forgetting_payloads import FactKey
 from enrichment.names import canonical_name, components, user_entity_id
 from enrichment.stems import words_in
 from enrichment.vocabulary import EdgeType, word_set
@@ -42,6 +44,8 @@ from pipelines.graph.rows import ENTITY_PREFIX, EntityName, EntitySurroundings
 MAX_NAMED_CANDIDATES: Final = 50
 MAX_BY_NAME: Final = 1_000
 """Entities of one name, among which the one that is mentioned most is looked for."""
+MAX_KINDS: Final = 5
+"""Relations whose former values are looked for, where no word says which of them is asked for."""
 MIN_COSINE: Final = 0.4
 """Of a name and a query of which the text names nothing: below, they have nothing in common."""
 
@@ -269,8 +273,9 @@ def former_first(
 ) -> list[RecalledFact]:
     """What held before the fact that is asked for most, then what else holds now.
 
-    Where values stand side by side, as tools add them, the older ones were there before the newest.
-    Where no fact says what was before, what is so now is left out: it is no answer.
+    Where no word of the question says which fact that is, it is the first of a few that had another
+    value before; wishes had none, they stand side by side. Where no fact says what was before, what
+    is so now is left out: it is no answer.
 
     Raises:
         QueryTimeout: the time was over.
@@ -278,18 +283,51 @@ def former_first(
     if not facts:
         return []
     first = facts[0]
-    before = recall._replace(at_ms=first.properties["valid_from"] - 1)
+    named = not asked_as(first.properties["relation"]).isdisjoint(question_stems(recall.query))
+    front: dict[FactKey, RecalledFact] = {}
+    for now in [first] if named else _of_each_kind(facts)[:MAX_KINDS]:
+        former = _former(reads, recall, seeds, facts, now=now, decay_rate=decay_rate)
+        front = {fact.key: fact for fact in former}
+        if front:
+            break
+    beside = () if front else (fact.key for fact in facts if _is_of(fact, first))
+    left_out = {*front, *beside}
+    return [*front.values(), *(fact for fact in facts if fact.key not in left_out)]
+
+
+def _of_each_kind(facts: Iterable[RecalledFact]) -> list[RecalledFact]:
+    """The first fact of each relation of each source, but for wishes."""
+    kinds: dict[tuple[str, str], RecalledFact] = {}
+    for fact in facts:
+        relation = fact.properties["relation"]
+        if relation not in WISHES:
+            kinds.setdefault((fact.source.entity_id, relation), fact)
+    return list(kinds.values())
+
+
+def _former(
+    reads: FactReads,
+    recall: Recall,
+    seeds: Sequence[Seed],
+    facts: Sequence[RecalledFact],
+    *,
+    now: RecalledFact,
+    decay_rate: float,
+) -> list[RecalledFact]:
+    """What was so before a fact of those that hold now.
+
+    Where values stand side by side, as tools add them, the older ones were there before the newest.
+    """
+    before = recall._replace(at_ms=now.properties["valid_from"] - 1)
     walk = FactWalk(wanted=before.wanted, max_depth=1)
     walk.walk(reads, [seed.entity_id for seed in seeds])
     shown = {fact.key for fact in facts}
     ended = ranked_facts(walk, before, seeds, decay_rate=decay_rate)
-    former = [fact for fact in ended if _is_of(fact, first) and fact.key not in shown]
-    beside = [fact for fact in facts if _is_of(fact, first)]
+    former = [fact for fact in ended if _is_of(fact, now) and fact.key not in shown]
+    beside = [fact for fact in facts if _is_of(fact, now)]
     newest_ms = max(map(_since_ms, beside))
     older = sorted((fact for fact in beside if _since_ms(fact) < newest_ms), key=_since_ms)[::-1]
-    front = {fact.key: fact for fact in (*former, *older)}
-    left_out = {*front, *(() if front else (fact.key for fact in beside))}
-    return [*front.values(), *(fact for fact in facts if fact.key not in left_out)]
+    return [*former, *older]
 
 
 def _is_of(fact: RecalledFact, other: RecalledFact) -> bool:

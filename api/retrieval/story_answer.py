@@ -49,6 +49,9 @@ _NO_FAILURE: Final = word_set(
     "requested asked planned scheduled mentioned named given ordered needed wanted expected agreed"
 )
 """Participles of what need not have failed."""
+_ACT: Final = re.compile(r" (?:the|that|our|my|his|her|their) [^\W\d_]+ of ")
+"""What was done, by a noun and nothing that says how it went."""
+_CODE: Final = re.compile(r" (?:the|that|an?) \d+ ")
 _LISTED: Final = frozenset((Operator.PROFILE, Operator.WINDOW))
 """What they ask for is all of it."""
 _TYPES: Final[Mapping[Operator, AnswerType]] = {
@@ -84,8 +87,8 @@ def story_answer(
         stories = _unexplained(stories)
     features = features_of(stories, terms, plan, now_ms)
     scores = story_scores(features, plan)
-    if _is_beside_failure(stories, features, terms, plan):
-        plan = plan._replace(failed=True)
+    if (failed := _failed_beside(stories, features, terms, plan)) is not None:
+        plan = plan._replace(failed=failed)
         features = features_of(stories, terms, plan, now_ms)
         scores = story_scores(features, plan)
     order = numpy.lexsort((numpy.arange(len(scores)), -scores))
@@ -142,16 +145,32 @@ def _is_of_session(stories: Stories, terms: StoryTerms, plan: Plan) -> bool:
     return not stories.counts[stories.in_session][:, others].any()
 
 
-def _is_beside_failure(stories: Stories, features: Features, terms: StoryTerms, plan: Plan) -> bool:
+def _failed_beside(
+    stories: Stories, features: Features, terms: StoryTerms, plan: Plan
+) -> bool | None:
+    """Whether that failed next to which something is asked for; None: its plan says, or nothing.
+
+    "What came before the delivery of the letter?" asks for the one that went through at last: of
+    one that did not somebody would say so.
+    """
+    anchor = features.anchor
+    if plan.operator not in OF_ORDER or plan.failed is not None or anchor is None:
+        return None
+    if _is_beside_failure(stories, features, terms, anchor):
+        return True
+    is_done = bool(features.roles.has_fix[anchor]) and not features.acts.done
+    return False if is_done and _ACT.search(terms.text) and not _CODE.search(terms.text) else None
+
+
+def _is_beside_failure(
+    stories: Stories, features: Features, terms: StoryTerms, anchor: int
+) -> bool:
     """Whether what stands next to something is asked for that failed, in whatever word.
 
     "What came after the vetoed plan?", "after the 409": no list has all such words. What is called
     by a participle that nothing says there but the failure, is what failed; so is what a number or
     a name calls that only a failure of that story says.
     """
-    anchor = features.anchor
-    if plan.operator not in OF_ORDER or plan.failed is not None or anchor is None:
-        return False
     of_story = stories.story == stories.story[anchor]
     elsewhere = stories.counts[of_story & ~stories.failed].any(axis=0)
     told = stories.counts[of_story & stories.failed].any(axis=0) & ~elsewhere

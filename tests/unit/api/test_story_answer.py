@@ -361,6 +361,27 @@ def test_of_an_act_that_failed_once_the_attempt_is_meant_that_is_called_so(
     assert answer(question, stories, plan, terms).order[0] == first
 
 
+@pytest.mark.parametrize(
+    ("act", "first"),
+    [
+        ("the delivery of the letter", "5"),
+        ("the failed delivery of the letter", "2"),
+        ("the 554 on the delivery of the letter", "2"),
+    ],
+)
+def test_an_act_by_its_noun_is_the_one_that_went_through(act: str, first: str) -> None:
+    plan, terms, stories = asked(f"What was said or done right before {act}?")
+    stories.add(0, "message", "mail the letter to my expert", author="ann")
+    stories.add(0, "call", "expert of ann", tool="get_expert")
+    stories.add(0, "result", "expert at old.example", tool="get_expert")
+    stories.add(0, "call", "letter to old.example", tool="send_mail")
+    stories.add(0, "failure", "554 host not found", tool="send_mail")
+    stories.add(0, "message", "she renamed it, use new.example", author="ann")
+    stories.add(0, "call", "letter to new.example", tool="send_mail")
+    stories.add(0, "result", "delivered", tool="send_mail")
+    assert answer("", of_weather(stories, 1), plan, terms).order[0] == first
+
+
 def test_a_message_that_says_more_of_it_comes_before_what_was_looked_up() -> None:
     question = "When did I move to Faro?"
     plan, terms, stories = asked(question)
