@@ -410,9 +410,8 @@ class Lease(ABC):
         self._ended = threading.Event()
         self._renewal = threading.Thread(target=self._renew, name="lease", daemon=True)
 
-    @staticmethod
     @abstractmethod
-    def _key_of(keys: LedgerKeys) -> str:
+    def _key_of(self, keys: LedgerKeys) -> str:
         """Name of the lease."""
 
     @staticmethod
@@ -469,8 +468,7 @@ class Lease(ABC):
 class PassLease(Lease):
     """Of who runs a pass of consolidation; `PassUnderWay` for who comes second."""
 
-    @staticmethod
-    def _key_of(keys: LedgerKeys) -> str:
+    def _key_of(self, keys: LedgerKeys) -> str:
         return keys.pass_lease
 
     @staticmethod
@@ -484,8 +482,7 @@ class ArchiveLease(Lease):
     It saves work and is no fence: a boundary moves only from where its archiver has found it.
     """
 
-    @staticmethod
-    def _key_of(keys: LedgerKeys) -> str:
+    def _key_of(self, keys: LedgerKeys) -> str:
         return keys.archive_lease
 
     @staticmethod
@@ -497,12 +494,11 @@ class CopyLease(Lease):
     """Of who backs up into a place, or restores (no place); `OperationFailed` for who is second."""
 
     def __init__(self, client: redis.Redis, prefix: str, *, lease_ms: int, place: str = "") -> None:
+        self._place = place
         super().__init__(client, prefix, lease_ms=lease_ms)
-        self._key = LedgerKeys(prefix).copy_lease(place)
 
-    @staticmethod
-    def _key_of(keys: LedgerKeys) -> str:
-        return keys.copy_lease("")
+    def _key_of(self, keys: LedgerKeys) -> str:
+        return keys.copy_lease(self._place)
 
     @staticmethod
     def _refusal(holder: str) -> RecollectError:
