@@ -16,6 +16,7 @@ import numpy
 from enrichment.names import canonical_name, entity_id
 from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.graph.rows import FoundEdge, FoundNode
+from projections.events import EventKind
 from projections.operations import Key
 from projections.schema import (
     CAUSED_BY,
@@ -216,6 +217,7 @@ def _event(row: dict[str, Any]) -> FoundNode:
         agent_id=row["agent"],
         trace_id=row["session"],
         event_type="message.user",
+        kind=EventKind.MESSAGE,
         occurred_at=row["at"],
         global_position=row["position"],
         schema_version=1,
