@@ -307,6 +307,18 @@ def test_what_json_does_not_know_is_told_all_the_same(
     assert [event.event_type for event in ledger.order] == ["tool.call", "tool.result"]
 
 
+def test_what_can_be_read_only_once_is_left_to_whoever_it_is_for(ledger: Ledger) -> None:
+    @ledger.recorder.tool(hide=("token",))
+    def doubled(numbers: Any, token: Any) -> Any:
+        return {"rows": ["two", (2 * n for n in numbers)]}
+
+    rows = doubled((n for n in (1, 2)), (word for word in ("a", "b")))["rows"]
+    assert list(rows[1]) == [2, 4]
+    ledger.recorder.log("order.placed", {"items": rows[1]})
+    assert "generator object" in ledger.order[0].payload["arguments"]["numbers"]
+    assert [event.event_type for event in ledger.order[1:]] == ["tool.result", "order.placed"]
+
+
 def test_numbers_beyond_what_json_is_read_with_are_told_as_text(ledger: Ledger) -> None:
     @ledger.recorder.tool
     def look_up(user_id: int) -> dict[str, Any]:
