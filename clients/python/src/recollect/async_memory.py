@@ -20,6 +20,7 @@ from recollect.connection import (
     LINKS,
     QUEUE_EVENTS,
     TIMEOUT_S,
+    Links,
     as_reply,
     checked_url,
     headers_of,
@@ -62,8 +63,10 @@ class AsyncMemory(Recorder):
         on_undelivered: Told | None = None,
     ) -> None:
         options: dict[str, Any] = {"base_url": checked_url(url), "headers": headers_of(key, tenant)}
-        self._http = httpx.AsyncClient(**options, limits=LINKS)
-        self._delivery = httpx.Client(**options)
+        self._links = Links(
+            lambda: httpx.AsyncClient(**options, limits=LINKS), asyncio.get_running_loop
+        )
+        self._delivery = Links(lambda: httpx.Client(**options))
         outbox = Outbox(sender(self._delivery), most=queue_events, told=on_undelivered)
         super().__init__(outbox, agent=agent, user=user, background=True)
         self._local: LocalServices | None = None
@@ -222,11 +225,11 @@ class AsyncMemory(Recorder):
         while not wait and not following.is_end:
             for change in await self.carry_out(following.page()):
                 yield change
-        while wait and not self._http.is_closed:
+        while wait and not self._links.here().is_closed:
             failure: RecollectError | None = None
             try:
                 with told():
-                    async with self._http.stream(**parts_of(following.call())) as response:
+                    async with self._links.here().stream(**parts_of(following.call())) as response:
                         if response.status_code >= 400:
                             await response.aread()
                         require_stream(response)
@@ -256,8 +259,8 @@ class AsyncMemory(Recorder):
     async def close(self, timeout_s: float = TIMEOUT_S) -> None:
         """Send what waits, tell what cannot be sent, stop what `local` started."""
         await asyncio.to_thread(self._outbox.close, timeout_s)
-        await asyncio.to_thread(self._delivery.close)
-        await self._http.aclose()
+        await asyncio.to_thread(self._delivery.here().close)
+        await self._links.here().aclose()
         if self._local is not None:
             await asyncio.to_thread(self._local.stop)
 
@@ -315,7 +318,7 @@ class AsyncMemory(Recorder):
         match step:
             case Call():
                 with told():
-                    return as_reply(await self._http.request(**parts_of(step)))
+                    return as_reply(await self._links.here().request(**parts_of(step)))
             case Pause():
                 await asyncio.sleep(step.seconds)
             case Flush():

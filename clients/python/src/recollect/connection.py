@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 import httpx
 from pydantic_core import to_json
@@ -23,6 +24,35 @@ TIMEOUT_S: Final = 10.0
 DELIVERY_TIMEOUT_S: Final = 30.0
 CONNECT_TIMEOUT_S: Final = 5.0
 _TENANT: Final = "X-Tenant"
+
+
+ClientT = TypeVar("ClientT")
+
+
+class Links(Generic[ClientT]):
+    """A client of httpx, and another one where its connections are of no use.
+
+    A child of a fork would read what its parent asked for, and the other way round; an event loop
+    that is over wakes nobody.
+
+    Args:
+        make: a client.
+        where: what its connections belong to; by default a process.
+    """
+
+    def __init__(
+        self, make: Callable[[], ClientT], where: Callable[[], object] = os.getpid
+    ) -> None:
+        self._make = make
+        self._where = where
+        self._held: tuple[object, ClientT] | None = None
+
+    def here(self) -> ClientT:
+        """The client to be used here."""
+        held, where = self._held, self._where()
+        if held is None or held[0] != where:
+            held = self._held = (where, self._make())
+        return held[1]
 
 
 def checked_url(url: str) -> str:
@@ -106,13 +136,13 @@ def require_stream(response: httpx.Response) -> None:
         raise UnexpectedAnswer("What answered is not the API that is known here (no stream)")
 
 
-def sender(http: httpx.Client) -> Send:
+def sender(links: Links[httpx.Client]) -> Send:
     """Sends batches of events over a client."""
     read = model_reader(BatchAccepted)
 
     def send(body: bytes) -> Sequence[BatchResult]:
         call = Call("POST", "/v1/events/batch", read, body=body, timeout_s=DELIVERY_TIMEOUT_S)
-        reply = reply_of(lambda: http.request(**parts_of(call)))
+        reply = reply_of(lambda: links.here().request(**parts_of(call)))
         return answer_of(call, reply).results
 
     return send

@@ -19,6 +19,7 @@ from recollect.connection import (
     LINKS,
     QUEUE_EVENTS,
     TIMEOUT_S,
+    Links,
     checked_url,
     headers_of,
     parts_of,
@@ -71,10 +72,9 @@ class Memory(Recorder):
         queue_events: int = QUEUE_EVENTS,
         on_undelivered: Told | None = None,
     ) -> None:
-        self._http = httpx.Client(
-            base_url=checked_url(url), headers=headers_of(key, tenant), limits=LINKS
-        )
-        outbox = Outbox(sender(self._http), most=queue_events, told=on_undelivered)
+        options: dict[str, Any] = {"base_url": checked_url(url), "headers": headers_of(key, tenant)}
+        self._links = Links(lambda: httpx.Client(**options, limits=LINKS))
+        outbox = Outbox(sender(self._links), most=queue_events, told=on_undelivered)
         super().__init__(outbox, agent=agent, user=user, background=background)
         self._local: LocalServices | None = None
 
@@ -250,10 +250,10 @@ class Memory(Recorder):
         following = Following(session=session, kinds=kinds, user=user, since=since)
         while not wait and not following.is_end:
             yield from self.carry_out(following.page())
-        while wait and not self._http.is_closed:
+        while wait and not self._links.here().is_closed:
             failure: RecollectError | None = None
             try:
-                with told(), self._http.stream(**parts_of(following.call())) as response:
+                with told(), self._links.here().stream(**parts_of(following.call())) as response:
                     if response.status_code >= 400:
                         response.read()
                     require_stream(response)
@@ -282,7 +282,7 @@ class Memory(Recorder):
     def close(self, timeout_s: float = TIMEOUT_S) -> None:
         """Send what waits, tell what cannot be sent, stop what `local` started."""
         self._outbox.close(timeout_s)
-        self._http.close()
+        self._links.here().close()
         if self._local is not None:
             self._local.stop()
 
@@ -339,7 +339,7 @@ class Memory(Recorder):
     def _do(self, step: Step) -> Any:
         match step:
             case Call():
-                return reply_of(lambda: self._http.request(**parts_of(step)))
+                return reply_of(lambda: self._links.here().request(**parts_of(step)))
             case Pause():
                 time.sleep(step.seconds)
             case Flush():
