@@ -204,7 +204,7 @@ _OF_FACTS: Final = {"state": FACT_ASSERTED, "retract": FACT_RETRACTED}
 
 
 @router.post(
-    "/users/{user_id}/corrections",
+    "/users/{user_id:path}/corrections",
     status_code=202,
     response_model=Accepted,
     responses=problem_responses(*STATEMENT_PROBLEMS),

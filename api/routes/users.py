@@ -71,22 +71,7 @@ _SESSIONS: Final = 5
 
 
 @router.get(
-    "/users/{user_id}",
-    response_model=Person,
-    responses=problem_responses(*READ_PROBLEMS, "not-found"),
-)
-async def read_user(
-    user_id: PathName,
-    caller: Reader,
-    services: ServicesOf,
-    query: Annotated[PersonQuery, Query()],
-) -> Response:
-    """What is known of a user: facts that hold, wishes, what ended, and the newest sessions."""
-    return JsonResponse(await _person(user_id, caller, services, query, sessions=_SESSIONS))
-
-
-@router.get(
-    "/users/{user_id}/context",
+    "/users/{user_id:path}/context",
     response_class=MarkdownResponse,
     responses={
         200: {"content": {MEDIA_TYPE: {"schema": {"type": "string"}}}},
@@ -99,9 +84,24 @@ async def read_user_context(
     services: ServicesOf,
     query: Annotated[PersonQuery, Query()],
 ) -> Response:
-    """The same for a prompt, of at most `max_tokens`: wishes first, then facts that hold."""
+    """What is known of a user for a prompt, of at most `max_tokens`: wishes, then what holds."""
     person = await _person(user_id, caller, services, query, sessions=0)
     return MarkdownResponse(person_markdown(person, query.max_tokens))
+
+
+@router.get(
+    "/users/{user_id:path}",
+    response_model=Person,
+    responses=problem_responses(*READ_PROBLEMS, "not-found"),
+)
+async def read_user(
+    user_id: PathName,
+    caller: Reader,
+    services: ServicesOf,
+    query: Annotated[PersonQuery, Query()],
+) -> Response:
+    """What is known of a user: facts that hold, wishes, what ended, and the newest sessions."""
+    return JsonResponse(await _person(user_id, caller, services, query, sessions=_SESSIONS))
 
 
 class _Read(NamedTuple):
@@ -182,7 +182,7 @@ async def _person(
 
 
 @router.delete(
-    "/users/{user_id}",
+    "/users/{user_id:path}",
     response_model=Erasure,
     responses={202: {"model": Erasure}, **problem_responses(*_PROBLEMS)},
 )

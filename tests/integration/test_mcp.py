@@ -30,6 +30,7 @@ from tests.integration.facts_support import told
 pytestmark = pytest.mark.integration
 
 REVISION = "2026-07-28"
+OLDER = "2025-11-25"
 FEW, FEW_KEY = 4, "few-key-of-acme-0123456789"
 ANA_KEY = "key-bound-to-ana-0123456789"
 TOOLS = (
@@ -305,6 +306,17 @@ async def test_what_comes_with_a_key_of_a_user_is_theirs(world: World) -> None:
             await stranger.read_resource(address)
 
 
+async def test_a_user_may_be_named_by_a_path(world: World) -> None:
+    async with connected(world, **{"X-User": "team/ana"}) as client:
+        await done(client, "remember", text="I prefer trains")
+        world.fold()
+        assert "trains" in (await done(client, "person"))["text"]
+    wrong = {"correction": "retract", "relation": "prefers", "target": "trains"}
+    with world.api.client() as http:
+        answer = http.post("/v1/users/team%2Fana/corrections", json=wrong)
+    assert answer.status_code == 202
+
+
 async def test_another_tenant_sees_nothing(world: World) -> None:
     async with connected(world) as client:
         told_ids = await remember_shipping(client, session_id="of-acme")
@@ -388,7 +400,8 @@ def post(
         sent["authorization"] = f"Bearer {key}"
     body = content if isinstance(content, bytes) else json.dumps(content).encode()
     with httpx2.Client(timeout=60) as client:
-        return client.post(f"{world.api.url}/mcp", content=body, headers=sent)
+        headers_sent = [(name.encode(), value.encode()) for name, value in sent.items()]
+        return client.post(f"{world.api.url}/mcp", content=body, headers=headers_sent)
 
 
 def message(method: str, revision: str = REVISION, **params: Any) -> dict[str, Any]:
