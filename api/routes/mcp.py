@@ -103,9 +103,9 @@ def _made(app: ASGIApp, max_bytes: int) -> StreamableHTTPSessionManager:
         passed_on = {name: headers[name] for name in _PASSED_ON if name in headers}
         passed_on[REQUEST_ID_HEADER] = context.request.state.request_id
         defaults = Defaults(
-            headers.get(AGENT_HEADER) or None,
-            headers.get(USER_HEADER) or getattr(context.request.state, KEY_USER),
-            headers.get(SESSION_HEADER) or None,
+            _named_by(headers, AGENT_HEADER),
+            _named_by(headers, USER_HEADER) or getattr(context.request.state, KEY_USER),
+            _named_by(headers, SESSION_HEADER),
         )
         return Call(Asking(client, passed_on), defaults, client_name(context))
 
@@ -116,6 +116,14 @@ def _made(app: ASGIApp, max_bytes: int) -> StreamableHTTPSessionManager:
         # The app refuses earlier, and in the words of all routes.
         max_request_body_size=2 * max_bytes,
     )
+
+
+def _named_by(headers: Headers, header: str) -> str | None:
+    """A name in a header; bytes that are read as Latin-1 (RFC 9110, 5.5) were meant as UTF-8."""
+    value: str = headers.get(header, "")
+    with suppress(UnicodeDecodeError):
+        value = value.encode("latin-1").decode()
+    return value or None
 
 
 async def named_as_this_server(request: Request) -> None:

@@ -306,6 +306,18 @@ async def test_what_comes_with_a_key_of_a_user_is_theirs(world: World) -> None:
             await stranger.read_resource(address)
 
 
+def test_who_asks_may_have_any_letters(world: World) -> None:
+    """A client sends its configuration as it is written: in UTF-8."""
+    arguments = {"text": "I take the night train"}
+    asked = message("tools/call", OLDER, name="remember", arguments=arguments)
+    names = {"x_user": "Jürgen", "x_agent": "büro"}
+    answer = post(world, asked, mcp_protocol_version=OLDER, **names).json()
+    path = f"/v1/events/{answer['result']['structuredContent']['event_id']}"
+    with world.api.client() as client:
+        stored = client.get(path, params={"user_id": "Jürgen"}).json()
+    assert (stored["user_id"], stored["session_id"][:12]) == ("Jürgen", "büro-Jürgen-")
+
+
 async def test_a_user_may_be_named_by_a_path(world: World) -> None:
     async with connected(world, **{"X-User": "team/ana"}) as client:
         await done(client, "remember", text="I prefer trains")
