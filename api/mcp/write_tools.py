@@ -182,7 +182,7 @@ class Correct(Writing):
 
 async def correct(call: Call, given: Correct) -> Told:
     """Append a correction; the graph follows when the enrichment has read it."""
-    if given.subject is None:
+    if given.subject is None or given.action in ("useful", "not_useful"):
         return await _judged(call, given)
     user_id = call.user(given.user_id)
     subject = await _named(call, given.subject, given.subject_type, user_id)

@@ -329,6 +329,14 @@ async def test_a_user_may_be_named_by_a_path(world: World) -> None:
     assert answer.status_code == 202
 
 
+async def test_what_is_said_of_an_answer_states_no_fact(world: World) -> None:
+    async with connected(world) as client:
+        said = await done(client, "remember", text="The lamp is a Tizio", role="assistant")
+        judged = {"action": "useful", "node_ids": [said["event_id"]], "subject": "lamp"}
+        result = await called(client, "correct", **judged, relation="is_a", object="Tolomeo")
+        assert text_of(result).startswith("Noted: ")
+
+
 async def test_another_tenant_sees_nothing(world: World) -> None:
     async with connected(world) as client:
         told_ids = await remember_shipping(client, session_id="of-acme")
