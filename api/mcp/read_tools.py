@@ -9,6 +9,7 @@ from urllib.parse import quote
 from pydantic import BaseModel, Field
 
 from api.mcp.tool_call import (
+    MAX_TEXT_CHARACTERS,
     WAIT_MS,
     Call,
     InSession,
@@ -165,10 +166,17 @@ async def why(call: Call, given: Question) -> Told:
     return Told(content.text, content)
 
 
+_FAILED: Final = "Why did this fail: "
+
+
 class Problem(Reading):
     """What went wrong, or might."""
 
-    problem: Text = Field(description="An error as it reads, or what you are about to do.")
+    problem: str = Field(
+        min_length=1,
+        max_length=MAX_TEXT_CHARACTERS - len(_FAILED),
+        description="An error as it reads, or what you are about to do.",
+    )
 
 
 class Lessons(BaseModel):
@@ -180,8 +188,7 @@ class Lessons(BaseModel):
 
 async def lessons(call: Call, given: Problem) -> Told:
     """What helped when something like this failed."""
-    words = f"Why did this fail: {given.problem}"
-    question = Question(question=words, **given.model_dump(exclude={"problem"}))
+    question = Question(question=_FAILED + given.problem, **given.model_dump(exclude={"problem"}))
     explained = await why(call, question)
     assert isinstance(explained.content, Explained)
     helped = explained.content.helped

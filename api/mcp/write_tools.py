@@ -94,7 +94,8 @@ class Remember(Writing):
             case "tool_call":
                 return "tool.call", {"arguments": self.arguments, **self._words()}
             case "tool_result" if self.status in ("failed", "timeout"):
-                return "tool.result", {"error": self.result or self.text, **self._words()}
+                error = self.text if self.result is None else self.result
+                return "tool.result", {"error": error, **self._words()}
             case "tool_result":
                 return "tool.result", {"result": self.result, **self._words()}
         return f"agent.{self.kind}", {"text": self.text}

@@ -337,6 +337,15 @@ async def test_what_is_said_of_an_answer_states_no_fact(world: World) -> None:
         assert text_of(result).startswith("Noted: ")
 
 
+async def test_a_result_may_be_nothing(world: World) -> None:
+    failed = {"kind": "tool_result", "tool_name": "count", "status": "failed"}
+    async with connected(world) as client:
+        said = await done(client, "remember", **failed, result=0, text="none was left")
+        address = f"recollect://event/{said['event_id']}"
+        stored = json.loads((await client.read_resource(address)).contents[0].text)  # type: ignore[union-attr]
+    assert stored["payload"] == {"error": 0, "text": "none was left"}
+
+
 async def test_another_tenant_sees_nothing(world: World) -> None:
     async with connected(world) as client:
         told_ids = await remember_shipping(client, session_id="of-acme")
@@ -369,6 +378,7 @@ async def test_who_may_only_read_is_told_so_by_the_tool(world: World) -> None:
 async def test_wrong_arguments_are_told_to_the_model(world: World) -> None:
     broken: list[tuple[str, dict[str, Any], str]] = [
         ("ask", {}, "- question: Field required"),
+        ("lessons", {"problem": "x" * 8_192}, "- problem: "),
         ("ask", {"question": "?", "tenant": "other"}, "- tenant: unknown argument"),
         ("ask", {"question": "?", "min_position": "soon"}, "- min_position: "),
         ("remember", {}, "- text: required of a message"),
