@@ -7,6 +7,7 @@ attributes of OpenInference. What is in none of these shapes is kept as JSON tex
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
 from typing import Any, Final, Literal, NamedTuple
@@ -94,11 +95,25 @@ def parsed(value: Any) -> Any:
         try:
             read = orjson.loads(value)
         except ValueError:
-            return value
+            read = _read_loosely(value)
+            if read is None:
+                return value
         if value.count("{") + value.count("[") > MAX_DEPTH and not is_shallow(read, MAX_DEPTH):
             return value
         return read
     return value
+
+
+def _read_loosely(text: str) -> Any:
+    """JSON as Python and JavaScript write it: with NaN, or half a surrogate pair; None: it is none.
+
+    NaN is told as text, the half as U+FFFD.
+    """
+    try:
+        told = json.dumps(json.loads(text, parse_constant=str), ensure_ascii=False)
+        return orjson.loads(told.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+    except (ValueError, RecursionError):
+        return None
 
 
 def is_shallow(value: Any, levels: int) -> bool:

@@ -676,6 +676,16 @@ def logged(*records: Any) -> list[Span]:
     return spans_of(read_log_records(logs_request(records).SerializeToString())).spans
 
 
+@pytest.mark.parametrize("word", ["NaN", '"half \\ud83d of it"'], ids=["nan", "surrogate"])
+def test_json_as_its_writers_write_it_is_read(word: str) -> None:
+    """Python writes NaN, and JavaScript half of what it has cut through."""
+    told = [*ASKED, text("assistant", "It is done."), text("user", "Thanks")]
+    written = json.dumps(told)[:-1] + f', {{"role": "user", "value": {word}, "content": "Bye"}}]'
+    spans = [span("chat", {"gen_ai.operation.name": "chat", "gen_ai.input.messages": written})]
+    said = [event["payload"]["content"] for event in envelopes(spans)]
+    assert said == ["Thanks", "Bye"]
+
+
 def test_records_of_a_message_each_are_put_together() -> None:
     spans = logged(
         ("gen_ai.system.message", "x", {}, {"content": "Be brief."}),
