@@ -15,7 +15,8 @@ from typing import ClassVar
 import pytest
 
 import recollect
-from recollect import AsyncMemory
+from recollect import AsyncMemory, Memory
+from recollect.connection import headers_of
 
 
 class Answering(BaseHTTPRequestHandler):
@@ -73,6 +74,19 @@ if child:
 
 
 NAMES = ("parent", "child")
+
+
+def test_a_key_may_come_from_a_file() -> None:
+    """Which mostly ends with a line break."""
+    assert headers_of("secret-of-mine\n", None)["Authorization"] == "Bearer secret-of-mine"
+
+
+@pytest.mark.parametrize("key", ["", "two\nlines", "schlüssel"], ids=["none", "lines", "umlaut"])
+def test_a_key_that_fits_no_header_is_refused_at_once_and_not_told(key: str) -> None:
+    for make in (Memory, AsyncMemory):
+        with pytest.raises(ValueError, match="key: printable ASCII") as caught:
+            make("http://127.0.0.1:1", key)
+        assert not key or key not in str(caught.value)
 
 
 def test_a_loop_that_is_over_does_not_end_the_client(url: str) -> None:

@@ -67,9 +67,16 @@ def checked_url(url: str) -> str:
 
 
 def headers_of(key: str | None, tenant: str | None) -> dict[str, str]:
-    """What every request says."""
+    """What every request says.
+
+    Raises:
+        ValueError: the key, which is not told, fits no header.
+    """
     headers = {"User-Agent": "recollect-python"}
     if key is not None:
+        key = key.strip()  # of a file, a line break
+        if not (key and key.isascii() and key.isprintable()):
+            raise ValueError("key: printable ASCII, at least one character; None: none is needed")
         headers["Authorization"] = f"Bearer {key}"
     if tenant is not None:
         headers[_TENANT] = tenant
