@@ -15,7 +15,7 @@ from typing import ClassVar
 import pytest
 
 import recollect
-from recollect import AsyncMemory, Memory
+from recollect import AsyncMemory, Memory, UnexpectedAnswer
 from recollect.connection import headers_of
 
 
@@ -25,6 +25,11 @@ class Answering(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     callers: ClassVar[list[tuple[str, int]]] = []
     """What a request asks for, and the port that it came from."""
+
+    def do_POST(self) -> None:
+        """Answer."""
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.do_GET()
 
     def do_GET(self) -> None:
         """Answer."""
@@ -87,6 +92,14 @@ def test_a_key_that_fits_no_header_is_refused_at_once_and_not_told(key: str) -> 
         with pytest.raises(ValueError, match="key: printable ASCII") as caught:
             make("http://127.0.0.1:1", key)
         assert not key or key not in str(caught.value)
+
+
+def test_half_a_surrogate_pair_may_be_asked_about(url: str) -> None:
+    """As it may be logged."""
+    memory = Memory(url)
+    with pytest.raises(UnexpectedAnswer):  # of what answers here, and not of httpx or JSON
+        memory.ask("what is \ud83d?", text=False)
+    memory.close()
 
 
 def test_a_loop_that_is_over_does_not_end_the_client(url: str) -> None:

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from typing import Any, Final, Generic, TypeVar
 
 import httpx
-from pydantic_core import to_json
 
 from recollect.calls import Call, Reply, answer_of, error_of, model_reader
 from recollect.changes import EVENT_STREAM
 from recollect.delivery import Send
 from recollect.errors import ConnectionFailed, NoAnswer, UnexpectedAnswer
+from recollect.events import json_of
 from recollect.models import BatchAccepted, BatchResult
 
 LINKS: Final = httpx.Limits(max_connections=100, max_keepalive_connections=20)
@@ -95,7 +95,7 @@ def parts_of(call: Call[Any]) -> dict[str, Any]:
         parts["params"] = call.query
     if call.body is not None:
         body = call.body
-        parts["content"] = body if isinstance(body, bytes) else to_json(body)
+        parts["content"] = body if isinstance(body, bytes) else json_of(body)
         parts["headers"]["Content-Type"] = "application/json"
     return parts
 
