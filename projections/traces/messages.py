@@ -268,6 +268,8 @@ def _parts(items: Iterable[Any]) -> Iterator[Part]:
 def _part(item: Mapping[str, Any]) -> Part | None:
     kind = item.get("type")
     words = next((item[name] for name in _WORDS if isinstance(item.get(name), str)), None)
+    if words is None and kind in _TEXTS:  # which a tracer has not written as one
+        words = next((_as_text(item[name]) for name in _WORDS if item.get(name)), None)
     if kind in _CALLS:
         return _call(item)
     if kind in _RESULTS:

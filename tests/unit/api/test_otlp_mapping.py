@@ -686,6 +686,13 @@ def test_json_as_its_writers_write_it_is_read(word: str) -> None:
     assert said == ["Thanks", "Bye"]
 
 
+def test_words_in_no_known_shape_are_kept_as_json() -> None:
+    parts = [{"type": "text", "content": {"order": 4711}}]
+    written = [{"role": "user", "parts": parts}]
+    event = only([chat("x", written, [])], "message.user")
+    assert event["payload"]["content"] == '{"order":4711}'
+
+
 def test_records_of_a_message_each_are_put_together() -> None:
     spans = logged(
         ("gen_ai.system.message", "x", {}, {"content": "Be brief."}),
