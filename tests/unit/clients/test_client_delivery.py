@@ -214,6 +214,12 @@ def test_fewer_results_than_events_are_no_success(delivery: Delivery) -> None:
     assert outbox.counts == Counts(refused=1)
 
 
+def test_an_event_is_shown_however_deep_it_is() -> None:
+    deep = b'{"payload":' + b"[" * 400 + b"]" * 400 + b"}"
+    told = Undelivered("e", "refused: payload: nested", was_refused=True, event_json=deep)
+    assert list(told.event) == ["payload"]
+
+
 def test_a_full_queue_drops_the_newest_and_tells(delivery: Delivery) -> None:
     api = Api()
     outbox = delivery.to(api, most=3)

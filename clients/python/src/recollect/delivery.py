@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import atexit
+import json
 import logging
 import os
 import random
@@ -18,8 +19,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
-
-from pydantic_core import from_json
 
 from recollect.calls import pause_before
 from recollect.errors import (
@@ -66,7 +65,7 @@ class Undelivered:
     @property
     def event(self) -> dict[str, Any]:
         """The event as it was to be sent."""
-        read: dict[str, Any] = from_json(self.event_json)
+        read: dict[str, Any] = json.loads(self.event_json)
         return read
 
 
