@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import io
+import sqlite3
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -317,6 +319,25 @@ def test_what_can_be_read_only_once_is_left_to_whoever_it_is_for(ledger: Ledger)
     ledger.recorder.log("order.placed", {"items": rows[1]})
     assert "generator object" in ledger.order[0].payload["arguments"]["numbers"]
     assert [event.event_type for event in ledger.order[1:]] == ["tool.result", "order.placed"]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: map(str, [1, 2]),
+        lambda: iter(["1", "2"]),
+        lambda: io.StringIO("1\n2"),
+        lambda: (row[0] for row in sqlite3.connect(":memory:").execute("VALUES ('1'), ('2')")),
+        lambda: sqlite3.connect(":memory:").execute("VALUES (1), (2)"),
+    ],
+    ids=["map", "iter", "file", "generator", "cursor"],
+)
+def test_every_iterator_is_left_as_it_is(ledger: Ledger, make: Callable[[], Any]) -> None:
+    @ledger.recorder.tool
+    def passed_on(rows: Any) -> Any:
+        return rows
+
+    assert len(list(passed_on(make()))) == 2
 
 
 def test_numbers_beyond_what_json_is_read_with_are_told_as_text(ledger: Ledger) -> None:

@@ -7,7 +7,6 @@ import re
 import time
 from collections.abc import Mapping
 from datetime import datetime, timezone
-from types import GeneratorType
 from typing import Any, Final, NamedTuple
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
@@ -166,23 +165,24 @@ def _safe(value: Any) -> Any:
 
 def _dumped(value: Any) -> bytes:
     if _is_used_up_by_reading(value):
-        raise ValueError("a generator can be read only once: whoever it is for reads it")
+        raise ValueError("an iterator can be read only once: whoever it is for reads it")
     return to_json(value, inf_nan_mode="strings", bytes_mode="base64", serialize_unknown=True)
 
 
 def _is_used_up_by_reading(value: Any) -> bool:
-    """Whether there is a generator in it; of what holds others, each is looked into once."""
+    """Whether there is an iterator in it (a file, a cursor); what holds others is looked into."""
     seen: set[int] = set()
-    waiting = [value] if isinstance(value, _HOLDERS) else []
+    waiting = [value]
     while waiting:
         inner = waiting.pop()
-        if isinstance(inner, GeneratorType):
+        if hasattr(type(inner), "__next__"):
             return True
-        if id(inner) not in seen:
+        if isinstance(inner, _HOLDERS) and id(inner) not in seen:
             seen.add(id(inner))
             items = inner.values() if isinstance(inner, dict) else inner
-            waiting.extend(each for each in items if isinstance(each, _HOLDERS))
+            waiting.extend(each for each in items if type(each) not in _PLAIN)
     return False
 
 
-_HOLDERS: Final = (dict, list, tuple, set, frozenset, GeneratorType)
+_PLAIN: Final = frozenset((str, int, float, bool, type(None)))
+_HOLDERS: Final = (dict, list, tuple, set, frozenset)
