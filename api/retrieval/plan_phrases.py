@@ -182,6 +182,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
         0.98,
         (
             r"^\W*where\s+(?:did|was|were)(?=\s+(?:\S+\s+){1,3}?(?:live|work|stay|reside|based|located)\s+before(?:\s|\W*$))",
+            r"^\W*how\s+\w+\s+(?:was|were)(?=\s[^?]*\w\s+(?:before|earlier)\W*$)",
             r"^\W*what\s+was(?=\s+(?:the|my|our|his|her|their|its|\S+['\u2019]s)\s+(?!(?:last|first|next|very|one|previous)\b)(?:\S+\s+){1,3}?before(?:\s+\w|\W*$))",
         ),
     ),
@@ -267,6 +268,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
             rf"(?:which|what)\s+(?:tool\s+)?{_CALL}\s+(?:at|for|of|in|during|on|to)\b.*?\b(?:ended\s+in\s+(?:an\s+)?errors?|failed|did\s+not\s+work|went\s+wrong|were\s+unsuccessful|blew\s+up|bombed|broke|crashed|errored(?:\s+out)?|timed\s+out|choked|fell\s+over)",
             rf"(?:list|show(?:\s+me)?|give\s+me|name|what\s+were|which\s+were|find)\s+(?:all\s+)?(?:the\s+)?(?:un-?successful|failed|failing|broken|erroneous|rejected|refused)\s+(?:tool\s+)?{_CALL}(?:\s+(?:at|of|for|in|during|to|with|on))?",
             r"(?:what|which|list|show(?:\s+me)?|give\s+me|were\s+there(?:\s+any)?|any)\s+(?:all\s+)?(?:the\s+)?(?:failures?|errors|exceptions?|problems|mistakes|time-?outs|crashes)(?:\s+(?:were\s+there|did\s+we\s+(?:get|have|see)|we\s+(?:got|had|saw)|occurred|came\s+up|happened))?(?:\s+(?:in|with|during|at|for|of|on|when))?",
+            rf"(?:tool\s+)?{_CALL}(?=\s+(?:that\s+|which\s+)?(?:went\s+wrong|were\s+(?:unsuccessful|refused|rejected)|failed|did\s+not\s+work)\b)",
             r"(?:un-?successful|failed)\s+(?:calls?|attempts?|tries|runs?)(?:\s+(?:at|of|for|in|during|to|with))?",
             r"^\W*(?:what|which\s+(?:ones?|things?))\s+(?:has\s+|have\s+)?failed\W*$",
             rf"^\W*(?:which|what)(?=\s+(?:(?!{_DOES}\b)\w+\s+){{1,3}}?(?:(?:has|have|had)\s+)?{_FAILED_SO}\W*$)",
@@ -359,6 +361,11 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
     ),
     (
         "time",
+        1.16,
+        (r"how\s+long\s+(?:was|were)(?=\s)|(?:what\s+(?:is|was)\s+)?the\s+duration\s+of",),
+    ),
+    (
+        "time",
         1.01,
         (
             r"(?:since|until|till|from|by)\s+(?:when|which\s+(?:date|day|time)|what\s+(?:date|day|time))(?:\s+on)?(?:\s+(?:is|was|are|were|has|have|did|do|does))?",
@@ -368,7 +375,6 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
             rf"(?:give|tell)\s+me\s+the\s+{_DAY}(?:\s+(?:on|at|in)\s+which|\s+of|\s+when|\s+that)?(?:\s+(?:we|you|i|somebody|the\s+agents?|they)(?:\s+did)?)?",
             rf"(?:^\W*|(?:what\s+(?:is|was)|what's|i\s+need|know|remember|(?:tell|give)\s+me)\s+)the\s+(?:exact\s+)?{_DAY}\s+(?:of(?!\s+birth)|on\s+which|when|that|at\s+which)",
             r"how\s+(?:long|much\s+time)\s+(?:did|does|has|have|had)\s+.*?\b(?:take[n]?|last(?:ed)?|run)(?:\s+(?:us|you|them|the\s+agents?))?(?:\s+(?:to|until|for))?",
-            r"how\s+long\s+(?:was|were)(?=\s)|(?:what\s+(?:is|was)\s+)?the\s+duration\s+of",
             r"how\s+long\s+ago(?:\s+(?:was|were|did|is|has))?|(?:tell\s+me|do\s+(?:we|you)\s+know|remind\s+me)\s+when",
             r"t(?:ook|ake)\s+place$",
         ),

@@ -59,7 +59,8 @@ _PROMISING: Final = word_set(
     "obligations word words debt debts owe owes owed deliver delivered delivery fulfil fulfill "
     "fulfilled fulfilment unfulfilled honour honoured honor honored discharge discharged redeem "
     "redeemed keep kept unkept broken await awaits awaiting pending outstanding overdue due loose "
-    "ends follow followed carry carried dangling hanging list date deed deeds"
+    "ends follow followed carry carried dangling hanging remain remains remaining list date deed "
+    "deeds"
 )
 """By which people ask for what was promised, and is or is not done."""
 BY_FAILURE: Final = frozenset(

@@ -40,6 +40,7 @@ OWN: Final = (
     "bakery",
     "claims",
     "hiring",
+    "lawfirm",
 )
 OF_THE_SET: Final = ("support", "coding")
 SEED: Final = 11

@@ -48,7 +48,7 @@ from tests.bench.phrasings.training import (
 from tests.unit.api.test_plan import PHRASINGS
 
 SEED = 7
-KEPT_APART = ("clinic", "freight", "hiring")
+KEPT_APART = ("clinic", "freight", "lawfirm")
 """Domains that are not learned from; the first two are asked as in `kept_apart.json`."""
 LEARNED_FROM = tuple(name for name in OWN if name not in KEPT_APART)
 
@@ -71,10 +71,10 @@ def main() -> None:
     table = trained(ways, whole, embedded)
     model = read_forms(table)
     apart = [*filled(phrasings("kept_apart.json"), Random(SEED), times=1)]
-    of_another = [*filled(of_domains(("hiring",)), Random(SEED), times=1)]
+    of_another = [*filled(of_domains(("lawfirm",)), Random(SEED), times=1)]
     for name, questions in (
         ("kept apart", apart),
-        ("of hiring", of_another),
+        ("of lawfirm", of_another),
         ("of the tests of plans", whole),
     ):
         tell(name, questions, model, verbose=options.verbose)

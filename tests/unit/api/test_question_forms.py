@@ -81,6 +81,10 @@ def test_the_table_knows_no_word_that_fills_a_gap() -> None:
     ("question", "operator"),
     [
         ("Do you remember what tripped up the firing of the blue kiln?", "cause"),
+        ("Could you pull up whatever tool calls went wrong for the firing of K-2?", "failures"),
+        ("Specify the tool calls that were unsuccessful for the firing of K-2.", "failures"),
+        ("The reported temperature of the kiln. How high was it before?", "value_before"),
+        ("How high was the limit of the kiln earlier?", "value_before"),
         ("The firing of the blue kiln went through eventually. What did the trick?", "lesson"),
         ("Whose desk did the case of the cracked pot land on?", "actor"),
         ("Put a date on the firing of the blue kiln for me.", "time"),
