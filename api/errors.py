@@ -278,7 +278,7 @@ def _field_error(item: Mapping[str, Any]) -> tuple[str, str]:
     field = ".".join(names) or where
     if item["type"] == "extra_forbidden":
         return field, f"unknown {where} parameter"
-    return field, str(item["msg"])
+    return field, str(item["msg"]).removeprefix("Value error, ")
 
 
 async def _recollect_error(request: Request, error: Exception) -> Response:

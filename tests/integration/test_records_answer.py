@@ -289,8 +289,14 @@ def test_a_question_without_a_word_is_not_answered(edition: Edition) -> None:
 
 
 def test_a_guess_that_finds_nothing_is_asked_as_a_plain_question(edition: Edition) -> None:
-    question = "In which currency do I want numbers?"
+    question = "What is still to come of the white clay?"
     assert plan_of(question, 0).guessed
-    document = edition.ask(question, user_id="olga")
+    document = edition.ask(question, user_id="*")
+    assert document["meta"]["plan"]["operator"] == "search"
+    assert "white clay" in document["answer"]["value"]
+
+
+def test_what_somebody_would_rather_have_is_found_by_a_plain_question(edition: Edition) -> None:
+    document = edition.ask("In which currency do I want numbers?", user_id="olga")
     assert document["meta"]["plan"]["operator"] == "search"
     assert document["answer"]["value"] == "olga: Such numbers I would rather have in euros."
