@@ -74,7 +74,7 @@ def told(
         return answer
     plain = planned(reads, asking, vector, besides=_NOT_PLAIN)
     other = _told(reads, PersonAsked(asking, plain, hits, vector), persons)
-    return other if other.confidence >= persons.threshold else answer
+    return max(answer, other, key=lambda told: told.confidence)
 
 
 def _told(reads: ColumnReads, question: PersonAsked, persons: Persons | None) -> StoryAnswer:

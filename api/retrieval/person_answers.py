@@ -399,8 +399,11 @@ def remarked(persons: Persons, question: PersonAsked, answer: StoryAnswer) -> St
     told of themselves the one that means the most of it is the likeliest.
     """
     plan = question.plan
-    if plan.operator not in _BY_THE_WAY or answer.value is not None or not answer.decides:
+    is_known = answer.confidence >= persons.threshold
+    if plan.operator not in _BY_THE_WAY or not answer.decides:
         return answer  # where people only talk, all of it is told by the way
+    if answer.value is not None and (is_known or plan.operator is not Operator.ACTOR):
+        return answer  # who said what is found does it by the way, too
     if plan.failed:
         return answer  # nobody tells by the way what an act of ours failed of
     terms = story_terms(question.asking.query, plan)
@@ -429,8 +432,8 @@ def remarked(persons: Persons, question: PersonAsked, answer: StoryAnswer) -> St
     remarks.sort(key=lambda event_id: -match[event_id])
     if shares[0] > 0 and match[first] >= match[remarks[0]]:
         return answer
-    if plan.operator is Operator.VALUE and match[remarks[0]] < _MEANT_ENOUGH:
+    if plan.operator is Operator.VALUE and is_known and match[remarks[0]] < _MEANT_ENOUGH:
         return answer
     return _ordered(answer, list(dict.fromkeys([*remarks, *answer.order])))._replace(
-        evidence=remarks[:1]
+        value=None, evidence=remarks[:1]
     )

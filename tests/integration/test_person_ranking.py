@@ -121,8 +121,18 @@ def test_what_is_put_right_is_the_value(edition: Edition) -> None:
     assert document["answer"]["value"] == "ines.moreau@yard.example"
 
 
-def test_what_was_told_by_the_way_answers_what_no_word_says(edition: Edition) -> None:
-    document = edition.ask("Any musical hobby of Ines Moreau?", user_id=INES)
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Any musical hobby of Ines Moreau?",
+        "How musical is the evening of Ines Moreau?",
+        "Who conducts the music of Ines Moreau?",
+    ],
+)
+def test_what_was_told_by_the_way_answers_what_no_word_says(
+    edition: Edition, question: str
+) -> None:
+    document = edition.ask(question, user_id=INES)
     assert ranked(document)[0] == _ASIDE[1]
 
 
