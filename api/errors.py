@@ -278,7 +278,12 @@ def _field_error(item: Mapping[str, Any]) -> tuple[str, str]:
     field = ".".join(names) or where
     if item["type"] == "extra_forbidden":
         return field, f"unknown {where} parameter"
-    return field, str(item["msg"]).removeprefix("Value error, ")
+    return field, rule_of(item)
+
+
+def rule_of(item: Mapping[str, Any]) -> str:
+    """What one error of pydantic says that a value should be, in our words alone."""
+    return str(item["msg"]).removeprefix("Value error, ")
 
 
 async def _recollect_error(request: Request, error: Exception) -> Response:

@@ -93,9 +93,9 @@ _NOT_THE_OTHER: Final = re.compile(
     re.IGNORECASE,
 )
 _THIS_ONE: Final = word_set("it that them those these")
+"""What is told of before: what is done with it is done once."""
 _PRAISING: Final = GREETINGS | PRAISE
 """What thanks begin with: "great stuff, nothing else"."""
-"""What is told of before: what is done with it is done once."""
 _UNTIL_WORDS: Final = 7
 """Words behind a case within which something is asked for."""
 

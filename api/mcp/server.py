@@ -47,6 +47,7 @@ from mcp_types import (
 from pydantic import ValidationError
 
 from api.dependencies import TENANT_HEADER
+from api.errors import rule_of
 from api.mcp.tool_call import (
     EVENTS,
     JSON_TYPE,
@@ -335,7 +336,7 @@ def _rules(error: ValidationError) -> list[str]:
     for item in error.errors(include_url=False, include_input=False)[:MAX_RULES]:
         field = _shown(".".join(map(str, item["loc"])))
         unknown = item["type"] == "extra_forbidden"
-        rule = "unknown argument" if unknown else item["msg"].removeprefix("Value error, ")
+        rule = "unknown argument" if unknown else rule_of(item)
         lines.append(f"- {field}: {rule}" if field else f"- {rule}")
     return lines
 

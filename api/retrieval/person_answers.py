@@ -76,7 +76,8 @@ _ASKS_WHO: Final = re.compile(r"^\W*who\s+(?:is|are|was|were)\b", re.IGNORECASE)
 SAID_ENOUGH: Final = 0.5
 """Share of the words of a question by which something is known to be what it asks for."""
 _MEANT_ENOUGH: Final = 0.35
-"""So much a remark is like a question for a value; below, it is about something else."""
+"""So much a remark is like a question for a value that is known otherwise; below, it is about
+something else."""
 _BY_THE_WAY: Final = frozenset(
     (Operator.SEARCH, Operator.VALUE, Operator.ACTOR, Operator.CAUSE, Operator.HOW_DOES)
 )

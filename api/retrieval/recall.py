@@ -30,7 +30,6 @@ from api.retrieval.intent import (
 )
 from api.retrieval.query_terms import name_forms, name_terms
 from api.retrieval.ranking import MAX_RANKING
-from consolidation.forgetting_payloads import FactKey
 from enrichment.names import canonical_name, components, user_entity_id
 from enrichment.stems import words_in
 from enrichment.vocabulary import EdgeType, word_set
@@ -284,12 +283,9 @@ def former_first(
         return []
     first = facts[0]
     named = not asked_as(first.properties["relation"]).isdisjoint(question_stems(recall.query))
-    front: dict[FactKey, RecalledFact] = {}
-    for now in [first] if named else _of_each_kind(facts)[:MAX_KINDS]:
-        former = _former(reads, recall, seeds, facts, now=now, decay_rate=decay_rate)
-        front = {fact.key: fact for fact in former}
-        if front:
-            break
+    kinds = [first] if named else _of_each_kind(facts)[:MAX_KINDS]
+    before = (_former(reads, recall, seeds, facts, now=now, decay_rate=decay_rate) for now in kinds)
+    front = {fact.key: fact for fact in next(filter(None, before), [])}
     beside = () if front else (fact.key for fact in facts if _is_of(fact, first))
     left_out = {*front, *beside}
     return [*front.values(), *(fact for fact in facts if fact.key not in left_out)]

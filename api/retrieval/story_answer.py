@@ -52,6 +52,7 @@ _NO_FAILURE: Final = word_set(
 _ACT: Final = re.compile(r" (?:the|that|our|my|his|her|their) [^\W\d_]+ of ")
 """What was done, by a noun and nothing that says how it went."""
 _CODE: Final = re.compile(r" (?:the|that|an?) \d+ ")
+"""A failure by its number: "the 554 on the delivery of the letter"."""
 _LISTED: Final = frozenset((Operator.PROFILE, Operator.WINDOW))
 """What they ask for is all of it."""
 _TYPES: Final[Mapping[Operator, AnswerType]] = {
