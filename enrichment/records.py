@@ -14,7 +14,8 @@ Structured results (the JSON a tool returned) follow these rules; what no rule n
    other way round: `user has_reservation record`, and not functional.
 5. A list of ids or short values, and a list or map of records, says `record has_<singular> each`
    (`has_<noun>` when they have a `<noun>_id`).
-   What an inner record holds is not read: a price inside a booking is the booking's.
+   What an inner record holds is not read: a price inside a booking is the booking's. Of one without
+   an id, alone under its key, the name says `record has_<key>_name that`.
 6. What says nothing about the thing gives nothing (`is_bookkeeping`): when and by whom a record
    was touched; of people also sums, counts, versions, codes, and the state of what they asked for.
 7. What a record calls otherwise than a sentence does is one relation, of people (`SAME_RELATION`):
@@ -150,6 +151,7 @@ def _is_taken_from(record: Record, tool: str, nouns: frozenset[str]) -> bool:
 # Names that say who a record is, what state it is in: they come first when 20 are not enough.
 _STRONG_KEYS = word_set("status state name title email type")
 _STRONG, _LINK, _PLAIN = range(3)
+_INNER_NAMES = ("name", "label", "title")
 _LEFT_OUT = word_set(
     "page pages page_size offset limit cursor next previous total count took ok success "
     "message error errors code token hash checksum etag raw html url self href"
@@ -290,9 +292,10 @@ _BOOKKEEPING = re.compile(
 _NOT_OF_PEOPLE = re.compile(
     r"(.*_)?(price|amount|total|subtotal|cost|fee|tax|discount|currency|quantity|qty|sum|refund"
     r"|charge|version|revision|rev|object|kind|seen|login|read|accessed)"
+    r"|((fiscal|billing|pay)_)?(period|quarter|year|month|week)"
     r"|(status|error|response|reason|result|exit)_code|http_status|(is|was|has)_(new|valid|ok)"
 )
-"""Sums, counts and the state of a transaction are of what was bought or asked, not of who did."""
+"""Sums, counts, times, states of a transaction are of what was bought or asked, not of who did."""
 _STATES = word_set("status state type")
 """Of people only where the tool is about people: a refund's state is not its receiver's."""
 
@@ -338,7 +341,7 @@ def _fields(
         relation = relation_name(f"has_{key}")
         if key == record.key or relation is None or is_bookkeeping(record, key, nouns):
             continue
-        item = value[key]
+        item = only_record(value[key])
         if key == "name":
             item = _person_name(item)
         if isinstance(item, list):
@@ -346,8 +349,26 @@ def _fields(
         elif isinstance(item, Mapping):
             if item and all(isinstance(i, Mapping) and i.get("id") == k for k, i in item.items()):
                 yield from _listed(record, key, list(item.values()))
+            elif not id_keys(item):
+                yield from _named_within(record, key, item)
         else:
             yield from _single(record, key, relation, item)
+
+
+def only_record(value: Any) -> Any:
+    """Of a list of one object without an id that object, else the value as it is."""
+    if not isinstance(value, list) or len(value) != 1 or not isinstance(value[0], Mapping):
+        return value
+    return value if id_keys(value[0]) else value[0]
+
+
+def _named_within(record: Record, key: str, item: Mapping[str, Any]) -> Iterator[StatedFact]:
+    """What an object without an id is called, as a field of the record that it is in."""
+    inner = next((name for name in _INNER_NAMES if isinstance(item.get(name), str)), None)
+    joined = f"{key}_{inner}"
+    relation = relation_name(f"has_{joined}")
+    if inner is not None and relation is not None:
+        yield from _single(record, joined, relation, item[inner])
 
 
 def _single(record: Record, key: str, relation: str, item: Any) -> Iterator[StatedFact]:

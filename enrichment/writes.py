@@ -57,6 +57,7 @@ from enrichment.records import (
     is_id,
     is_user,
     name_words,
+    only_record,
     record_facts,
     thing,
 )
@@ -198,6 +199,7 @@ _SECRET = re.compile(
 )
 """What lets one in is kept nowhere else; a direction is no attribute, nor is what was."""
 _DESTINATIONS = word_set("to destination target new_location to_location location place")
+_AMOUNT = re.compile(r"(?:[A-Z]{3}|[$€£¥])?\s*[+-]?\d[\d.,]*\s*(?:[kmKM]|[A-Z]{3}|[$€£¥%])?")
 _NO_FIELDS = frozenset((*_DESTINATIONS, *VALUE_KEYS, *_BUNDLES))
 _TO = ("to_", "new_")
 """Before what a field is set to."""
@@ -272,6 +274,8 @@ def _is_of(verb: _Verb, key: str) -> bool:
 def _moved(subject: Record, fields: Mapping[str, Any]) -> Iterator[Claim]:
     """Where something is, by where it was moved to."""
     for key in sorted(_DESTINATIONS & fields.keys()):
+        if _AMOUNT.fullmatch(str(fields[key])):  # `quota.put` sets a target in money
+            continue
         for fact in record_facts(subject, {"place": fields[key]}):
             yield _claim(fact._replace(relation="located_in"), functional=True)
             return
@@ -294,8 +298,8 @@ def _flat(arguments: Mapping[str, Any]) -> dict[str, Any]:
                 fields |= _changed(change) if isinstance(change, Mapping) else {}
         elif name in _BUNDLES and isinstance(item, Mapping):
             fields |= _flat(item)
-        elif isinstance(item, Mapping) and not id_keys(item):
-            inner = {f"{name}_{k}": v for k, v in list(item.items())[:_MAX_FIELDS]}
+        elif isinstance(record := only_record(item), Mapping) and not id_keys(record):
+            inner = {f"{name}_{k}": v for k, v in list(record.items())[:_MAX_FIELDS]}
             fields |= {k: v for k, v in inner.items() if relation_name(k) == k}
         else:
             fields[name] = item

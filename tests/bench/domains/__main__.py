@@ -41,6 +41,7 @@ OWN: Final = (
     "claims",
     "hiring",
     "lawfirm",
+    "salesops",
 )
 OF_THE_SET: Final = ("support", "coding")
 SEED: Final = 11

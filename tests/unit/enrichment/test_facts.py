@@ -118,6 +118,18 @@ def test_both_ways_of_saying_whose_a_reservation_is_are_one_fact() -> None:
     assert ends[0] == ends[1]
 
 
+def test_an_object_within_a_record_is_told_by_its_name() -> None:
+    made = result(
+        {"user": "u-7", "cover": [{"name": "Ada Lim", "scope": "all"}], "plan": {"label": "Pro"}},
+        tool_name="coverage.get",
+        user_id="u-7",
+    )
+    assert triples(made) == {
+        ("u-7", "has_cover_name", "Ada Lim"),
+        ("u-7", "has_plan_label", "Pro"),
+    }
+
+
 def test_search_results_give_the_strongest_fields_only() -> None:
     flights = [{"flight_number": "HAT069", "status": "available", "seats": 3, "origin": "JFK"}]
     assert triples(result(flights, tool_name="search_direct_flight")) == {

@@ -55,6 +55,16 @@ SUBJECTS = {
         {"order_id": "A-1", "customer_id": USER, "colour": "grey"},
         [(USER, "has_order", "A-1"), ("A-1", "has_colour", "grey")],
     ),
+    "a list of one object is that object": (
+        "coverage.set",
+        {"user": USER, "cover": [{"name": "Ada Lim"}]},
+        [(USER, "has_cover_name", "Ada Lim")],
+    ),
+    "an amount is no place, and a period says for when": (
+        "quotas/put",
+        {"payee": USER, "period": "2026-Q4", "target": "EUR 420k"},
+        [(USER, "has_target", "EUR 420k")],
+    ),
     "what is set is no subject": (
         "set_carrier",
         {"order_id": "A-1", "carrier_id": "K-2"},
