@@ -88,9 +88,14 @@ _THIS_SESSION: Final = re.compile(
     r"^\W*what\s+(?:has\s+)?happened(?:\s+(?:here|so\s+far))?\W*$",
     re.IGNORECASE,
 )
+_THIS_ONE: Final = re.compile(
+    r"(?<!\w)(?:this|here)(?:\s+one)?(?=\s*(?:[,.;:!?]|please\b|pls\b|so\s+far\b|for\s+me\b|$))",
+    re.IGNORECASE,
+)
+"""What is summed up where nothing else is named: the session in which it is asked."""
 _FAILED: Final = re.compile(
     r"(?<!\w)(?:fail\w*|errors?|reject\w*|refus\w+|den(?:ied|ials?)|declin\w+|unsuccessful|"
-    r"bounc\w+|turned\s+(?:down|away)|crash\w*|broke\w*|(?:did|does)\s+(?:\S+\s+){1,5}?break|tim(?:ed?|ing)[\s-]*outs?(?!\s+(?:(?:is|was|be|of|at|to|set|now|still)\s+)*\d)|not\s+(?:answer|respond|reply|succeed)|blocked|went\s+wrong|problems?|did\s+not\s+(?:work|go\s+through)|trouble)(?!\w)",
+    r"bounc\w+|(?:turned|knocked|kicked)\s+(?:down|away|back)|hiccups?|snags?|hitch(?:es)?|glitch\w*|mishaps?|crash\w*|broke\w*|(?:did|does)\s+(?:\S+\s+){1,5}?break|tim(?:ed?|ing)[\s-]*outs?(?!\s+(?:(?:is|was|be|of|at|to|set|now|still)\s+)*\d)|not\s+(?:answer|respond|reply|succeed)|blocked|went\s+wrong|problems?|did\s+not\s+(?:work|go\s+through)|trouble)(?!\w)",
     re.IGNORECASE,
 )
 _NEGATED: Final = re.compile(
@@ -211,7 +216,8 @@ def plan_of(
         if operator is Operator.SIMILAR and quoted
         else _topic(text, timeless, operator),
         spans=tuple(span.span for span in spans),
-        session=_THIS_SESSION.search(text) is not None,
+        session=_THIS_SESSION.search(text) is not None
+        or (operator is Operator.SUMMARY and _THIS_ONE.search(text) is not None),
         failed=_failed(text, operator),
         quoted=quoted,
         needs_day=not all(span.has_day for span in spans),

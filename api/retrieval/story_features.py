@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import numpy
 
 from api.retrieval.plan import Operator, Plan
-from api.retrieval.story_acts import OF_ACTS, Acts, acts_asked
+from api.retrieval.story_acts import OF_ACTS, Acts, acts_asked, calls_of
 from api.retrieval.story_limits import facts_asked, facts_of_named, in_time, within_limits
 from api.retrieval.story_roles import Roles, roles_of
 from api.retrieval.story_terms import StoryTerms
@@ -400,7 +400,7 @@ class _Making:
         fitting = fitting + 0.3 * roles.has_fix[self._firsts] * float(failed is False)
         begin = int(self._firsts[int(fitting.argmax())])
         story = slice(begin, begin + int(roles.length[begin]))
-        meant = words[story] + 0.8 * cosines[story] + 0.3 * held[story]
+        meant = self._with_calls(words + 0.8 * cosines + 0.3 * held)[story]
         if failed is False:
             meant = meant + 0.9 * roles.fixing_result[story] + 0.3 * roles.worked[story]
         else:
@@ -419,6 +419,11 @@ class _Making:
             "anchor": (steps == 0).astype(float),
             "story_of_anchor": (steps < _FAR).astype(float),
         }
+
+    def _with_calls(self, meant: Array) -> Array:
+        """An outcome is meant by what its call says, too: it need not repeat what it is of."""
+        calls = numpy.array(calls_of(self._told, self.roles), dtype=numpy.int64)
+        return numpy.asarray(numpy.where(calls < 0, meant, numpy.maximum(meant, meant[calls])))
 
     def _called(self, place: int, begin: int) -> int:
         """The call that an outcome belongs to: what came before it came before that."""

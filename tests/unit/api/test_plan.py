@@ -47,6 +47,7 @@ PHRASINGS: dict[Operator, tuple[str, ...]] = {
         "What should I do when the disk is full?",
         "What can we try if the upload is refused?",
         "How was the import made to work?",
+        "At first it did not want. What have we done different with the import?",
     ),
     Operator.HOW_DOES: (
         "How does Ana Berg usually close the month?",
@@ -86,6 +87,7 @@ PHRASINGS: dict[Operator, tuple[str, ...]] = {
         "Which tool did not work when we tried the export?",
         "Which tool calls failed for Ana?",
         "What failed yesterday?",
+        "Exceptions, time-outs, non-2xx: what do we have for the import of the leads?",
     ),
     Operator.ACTOR: (
         "Who approved the discount?",
@@ -215,6 +217,7 @@ PHRASINGS: dict[Operator, tuple[str, ...]] = {
         "Brief me on Ana Berg.",
         "Who is ana_berg_47?",
         "profile of ana_berg_47",
+        "Which information is held about Ana Berg at present?",
     ),
     Operator.SIMILAR: (
         "Find events similar to the refund that timed out.",
@@ -391,6 +394,8 @@ def test_a_time_limits_what_is_asked_for() -> None:
         ("Why was the parcel delivered?", False),
         ("Why did the pump start?", None),
         ("When did the pump break?", True),
+        ("What was the hiccup with the order?", True),
+        ("What came after the order that was knocked back?", True),
         ("Why is the pump's timeout 20 seconds?", None),
         ("Why is there a timeout at the pump?", True),
     ],
@@ -401,7 +406,9 @@ def test_whether_it_asks_about_what_failed(question: str, failed: bool | None) -
 
 def test_it_is_told_when_the_session_is_meant() -> None:
     assert plan_of("Sum up this session.", NOW_MS).session
+    assert plan_of("Catch me up on this one please, I came late.", NOW_MS).session
     assert not plan_of("Sum up session s-12.", NOW_MS).session
+    assert not plan_of("Sum up this week's deliveries.", NOW_MS).session
 
 
 @given(st.text(max_size=300))
