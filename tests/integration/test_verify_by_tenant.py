@@ -32,9 +32,9 @@ EVENTS = 6
 
 @pytest.fixture
 def large(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> Stack:
-    """A graph of a few events that counts as large, and is folded in three shares."""
+    """A graph of a few events that counts as large, and is folded in two shares."""
     monkeypatch.setattr(verifying, "CHILD_FROM_ENTRIES", 1)
-    monkeypatch.setattr(verifying, "shares_of", lambda *given: 3)
+    monkeypatch.setattr(verifying, "shares_of", lambda *given: 2)
     take_in(stack, *TENANTS)
     return stack
 
