@@ -436,7 +436,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
             r"what\s+(?:exactly\s+)?(?:has\s+|had\s+)?(?:went|goes|was|is)\s+wrong(?:\s+(?:with|in|at|on|during))?",
             r"what\s+(?:has\s+|had\s+)?(?:stopped|blocked|prevented|hindered|held\s+up|broke|caused|triggered|provoked|kept|led\s+to|made|brought\s+about|produced|interrupted|delayed)(?:\s+the\s+first\s+agent\s+from)?",
             r"(?:for\s+)?(?:what|which)\s+(?:reasons?|grounds?|causes?)(?:\s+(?:did|was|were|is|has|had|made|led))?",
-            r"(?:what|which)\s+(?:is|was|are|were)\s+(?:the\s+)?(?:root\s+|real\s+|actual\s+|underlying\s+)?(?:causes?|reasons?|problems?|issues?(?!\s+\S*\d)|errors?|culprits?|trouble|matter|explanation|grounds?|motives?)(?:\s+(?:of|for|behind|with|that|to|why|in))?",
+            r"(?:what|which)\s+(?:is|was|are|were)\s+(?:the\s+)?(?:root\s+|real\s+|actual\s+|underlying\s+)?(?:causes?|reasons?|problems?|issues?(?!\s+\S*\d)|errors?|culprits?|trouble|matter|explanation|grounds?|motives?|blockers?|obstacles?|hold-?ups?|hiccups?|snags?|hitch|glitch)(?:\s+(?:of|for|behind|with|that|to|why|in|on))?",
             r"(?:the\s+)?(?:root\s+)?(?:causes?|reasons?)\s+(?:of|for|behind|why|to)",
             r"what\s+(?:lies|lay|is|was|stands?|stood)\s+behind",
             r"(?:which|what)\s+(?:change|error|event|action|setting|step|decision|deploy\w*|update|fault|bug|failure)s?\s+(?:led|leads|caused|causes|made|came\s+up|was\s+it|triggered|is\s+behind|was\s+behind|resulted|broke|explains?|occurred|did\s+we\s+get)(?:\s+(?:to|in|up|with|for))*",

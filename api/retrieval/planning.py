@@ -239,8 +239,13 @@ def _asks_if_so(text: str) -> bool:
 
 def _asks_of_name(text: str, operator: Operator, *, guessed: bool) -> bool:
     """Whether something of what has a name is all that a question tells, and not if it is so."""
-    may_be = operator is Operator.SEARCH or (guessed and operator is Operator.PREFERENCE)
-    is_of_one = _VALUE_OF.search(text) is not None and _IF_SO.match(text) is None
+    named = _VALUE_OF.search(text)
+    # "the on-call contact for Ana Sato?" says nothing of calls
+    is_all = _VALUE_OF.fullmatch(text.strip(" ?.!").replace(" for ", " of ")) is not None
+    may_be = operator is Operator.SEARCH or (
+        guessed and (operator is Operator.PREFERENCE or (is_all and operator is Operator.CALLS))
+    )
+    is_of_one = (is_all or named is not None) and _IF_SO.match(text) is None
     return may_be and (is_of_one or _IN_WHICH.match(text) is not None)
 
 

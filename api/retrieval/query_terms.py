@@ -69,9 +69,15 @@ _INITIALS: Final = {"pr": "pull request", "mr": "merge request"}
 _SHORTENED: Final = re.compile(r"(?<!\w)(PR|MR|pr|mr)(?=\s+#?\d+(?!\w))")
 
 
+_EXPLETIVE: Final = re.compile(
+    r"(?<!\w)(wh\w+|how)\s+(?:the\s+(?:hell|heck|devil|f\w{1,3}k)|on\s+earth|in\s+the\s+world)(?!\w)",
+    re.IGNORECASE,
+)
+
+
 def as_meant(text: str) -> str:
     """A question with the words that ask as they are spelled: "wehn", "b4"; "PR 12" as told."""
-    text = _HOW_TYPED.sub("how", text)
+    text = _EXPLETIVE.sub(r"\1", _HOW_TYPED.sub("how", text))
     text = _SHORTENED.sub(lambda match: _INITIALS[match[0].lower()], text)
     return _MAY_BE_TYPED.sub(
         lambda match: match[0] if match[0].isupper() else _TYPED[match[0].lower()], text

@@ -126,6 +126,9 @@ class _Making:
         total = max(self._told.total, int(holding.max(initial=0)))
         rarity = numpy.log1p((total - holding + 0.5) / (holding + 0.5))
         rarity *= numpy.sqrt(self._terms.shares)[telling]  # it is a guess, half believed
+        unheard = numpy.array(self._terms.is_aside, dtype=bool)[telling] & (holding == 0)
+        if not unheard.all():
+            rarity[unheard] = 0.0
         whole = float(rarity.sum()) or 1.0
         covered = numpy.minimum(1.0, counts / (counts + _SATURATION) * (1 + _SATURATION))
         labels = _LABEL * self._told.labels[:, telling]

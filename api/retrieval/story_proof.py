@@ -59,6 +59,8 @@ _SPEAKING: Final = re.compile(
 """What somebody said is asked for itself, and not what they told of."""
 _SAID_AS_WELL: Final = frozenset((Operator.SEARCH, Operator.TIME))
 """Operators that what somebody said may answer as well as what was done."""
+_OF_WHAT_WAS_DONE: Final = frozenset((Operator.ACTOR, Operator.CAUSE))
+"""Operators of what somebody did, unless the question says that it failed."""
 _OF_WHAT_IS: Final = frozenset((Operator.SEARCH, Operator.VALUE))
 """Operators of which an attempt that failed says nothing."""
 
@@ -156,6 +158,7 @@ def _of_topic(
         order = _on_its_side(stories, features, plan, order)
     if plan.operator is Operator.CAUSE and plan.failed:
         return _of_cause(stories, features, terms, order=order)
+    order = _what_was_done(stories, features, terms, plan=plan, order=order)
     if plan.operator is Operator.CAUSE and len(
         given := _reason(stories, features, terms, plan, order=order)
     ):
@@ -175,6 +178,28 @@ def _of_topic(
     if plan.operator in VALUES and (asks_for_record(terms) or not features.facts):
         return _of_value(stories, features, terms, plan=plan, order=order)
     return _of_somebody(stories, features, terms, plan=plan, order=order)
+
+
+def _what_was_done(
+    stories: Stories, features: Features, terms: StoryTerms, *, plan: Plan, order: Array
+) -> Array:
+    """An order in which what was done is in front of the failure before it, of which nobody asks.
+
+    Who lifted a lock is told by what let it through, not by what was refused for it. Where what
+    came of a thing is asked by its identifier, a failure that does not say that is no answer.
+    """
+    best = int(order[0])
+    if plan.failed or plan.operator not in _OF_WHAT_WAS_DONE or not stories.failed[best]:
+        return order
+    of_story = stories.story[order] == stories.story[best]
+    if plan.operator is Operator.ACTOR:
+        done = features.roles.between | features.roles.fixing_call | features.roles.fixing_result
+        return in_front(order[of_story & done[order] & ~stories.failed[order]], order)
+    held = features.column("identifiers")
+    call = calls_of(stories, features.roles)[best]
+    if not terms.identifiers or held[best] or (call >= 0 and held[call]):
+        return order
+    return in_front(order[of_story & (held[order] >= 1)], order)
 
 
 def _on_its_side(stories: Stories, features: Features, plan: Plan, order: Array) -> Array:

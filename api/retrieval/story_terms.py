@@ -35,6 +35,14 @@ _MEASURE: Final = re.compile(
     r"\d+[a-z]{1,3}|\d{1,2}:\d\d(?::\d\d)?\s?(?:[ap]m|h|z)?|\d{4}-\d\d-\d\dt.*"
 )
 """Quantities, and times."""
+_CLAUSE: Final = re.compile(r"(?:[.!?\u2026:]|\.{3})\s+")
+_WH: Final = re.compile(r"(?<!\w)(?:wh\w+|how)(?!\w)", re.IGNORECASE)
+_REFERS: Final = re.compile(
+    r"(?<!\w)(?:it|that|this|they|them|one|there|then|he|she|him)(?!\w)",
+    re.IGNORECASE,
+)
+"""Points to what was said before."""
+_NAMING: Final = re.compile(r"\S*[A-Z\d]\S*")
 _SESSION: Final = re.compile(r"[\w.:/-]{4,}")
 _PARTICLES: Final = word_set("away back by down in off on out over up")
 """Behind a verb: "sign up", `signup`."""
@@ -92,6 +100,8 @@ class StoryTerms(NamedTuple):
         capitalised: words with a capital letter, in lower case.
         text: the question in lower case, its words apart by one space.
         sessions: that it may name.
+        is_aside: of each word, whether it stands in front of the clause that asks, and in none
+            that says what is asked: "somebody complains again: how often did the export stop?".
         joined: stems of two words in a row that are written as one ("call sheet", `callsheet`), and
             the places of the two among the stems.
     """
@@ -104,6 +114,7 @@ class StoryTerms(NamedTuple):
     capitalised: frozenset[str]
     text: str
     sessions: tuple[str, ...]
+    is_aside: tuple[bool, ...]
     joined: tuple[Joined, ...] = ()
 
     @property
@@ -158,7 +169,19 @@ def story_terms(query: str, plan: Plan) -> StoryTerms:
             :MAX_SESSIONS
         ],
         joined=tuple(dict.fromkeys(_joined(content, tuple(chosen)))),
+        is_aside=tuple(word in _aside(query, plan) for word in chosen.values()),
     )
+
+
+def _aside(query: str, plan: Plan) -> set[str]:
+    """Words of what leads to a question that says by itself what it asks about."""
+    *before, asking = _CLAUSE.split(query.rstrip(" .!?")) if plan.operator in COUNTED else [""]
+    is_whole = _WH.search(asking) is not None and _REFERS.search(asking) is None
+    told = {plain(word) for word in words_in(asking.lower())}
+    if not is_whole or not told - STOP_WORDS - ASKING_WORDS:
+        return set()
+    spoken = (word for clause in before for word in words_in(_NAMING.sub(" ", clause)))
+    return {plain(word) for word in spoken} - told
 
 
 def _joined(content: Sequence[str], stems: Sequence[str]) -> Iterator[Joined]:

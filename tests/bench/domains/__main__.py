@@ -42,6 +42,7 @@ OWN: Final = (
     "hiring",
     "lawfirm",
     "salesops",
+    "datalab",
 )
 OF_THE_SET: Final = ("support", "coding")
 SEED: Final = 11

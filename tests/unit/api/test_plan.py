@@ -32,6 +32,8 @@ PHRASINGS: dict[Operator, tuple[str, ...]] = {
         "What could account for the double booking, and what accounts for the refund?",
         "From what stems the red light on pump 4?",
         "What does the surcharge result from?",
+        "What was the blocker on the purge of the snapshot?",
+        "Where the hell does the double entry come from?",
     ),
     Operator.LESSON: (
         "How was the import fixed?",

@@ -331,3 +331,38 @@ def test_what_stands_behind_an_act_that_failed_in_no_call_comes_before_it() -> N
     asked.add(1, "other", "kiln 4 firing", type="firing.aborted", minute=60)
     asked.add(1, "message", "The firing of kiln 4 is cold", minute=61)
     assert asked.answer().order[0] == "0"
+
+
+def test_who_lifted_a_lock_is_told_by_what_let_it_through() -> None:
+    asked = Asked("I want to thank whoever lifted the retention lock on snap-31. Who was it?")
+    refused = "retention lock: snap-31 is cited, only a principal may lift it"
+    asked.add(0, "message", "delete snap-31", author="ana")
+    asked.add(0, "call", "target snap-31 force no", tool="purge")
+    asked.add(0, "failure", refused, tool="purge", cosine=0.9)
+    asked.add(0, "call", "reason quota", tool="ask_principal")
+    asked.add(0, "result", "yes, answered by ilse", tool="ask_principal")
+    asked.add(0, "call", "target snap-31 key", tool="purge")
+    asked.add(0, "result", "gone", tool="purge")
+    assert asked.answer().order[0] == "3"
+
+
+def test_what_made_a_thing_is_no_failure_that_does_not_say_it() -> None:
+    asked = Asked("MN-19437 is on the bill, what produced it?")
+    asked.add(0, "call", "extract 28", tool="download")
+    asked.add(0, "failure", "blocked, a steward has to sign", tool="download")
+    asked.add(0, "call", "extract 28", tool="download")
+    asked.add(0, "result", "manifest MN-19437", tool="download")
+    assert asked.answer().order[0] == "3"
+
+
+def test_what_went_through_is_the_act_whose_call_names_it() -> None:
+    asked = Asked("The accepted invoice SI-265: what happened a moment earlier?")
+    asked.add(0, "message", "send SI-265, please", author="ana")
+    asked.add(0, "call", "invoice SI-265", tool="find_invoice")
+    asked.add(0, "result", "invoice SI-265", tool="find_invoice")
+    asked.add(0, "call", "SI-265", tool="submit")
+    asked.add(0, "failure", "SI-265 order is closed", tool="submit")
+    asked.add(0, "message", "take order PO-7", author="ana")
+    asked.add(0, "call", "SI-265 PO-7", tool="submit")
+    asked.add(0, "result", "accepted", tool="submit")
+    assert asked.answer().order[0] == "5"

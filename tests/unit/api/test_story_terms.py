@@ -70,3 +70,19 @@ def test_two_words_in_a_row_may_be_written_as_one(
     told = {one: (terms.stems[first], terms.stems[last]) for one, first, last in terms.joined}
     assert joined.items() <= told.items()
     assert joined or not told
+
+
+@pytest.mark.parametrize(
+    ("question", "aside"),
+    [
+        ("Feels like a million... how often did the export stop?", {"million"}),
+        ("It drags on. How often did the export stop?", {"drags"}),
+        ("The export stopped again. How often did it do that?", set()),
+        ("Hamburg complains: how often did the export stop?", {"complains"}),
+        ("The nightly export: why did it stop?", set()),
+    ],
+)
+def test_what_leads_to_a_question_that_says_all_is_aside(question: str, aside: set[str]) -> None:
+    terms = story_terms(question, plan_of(question, NOW_MS))
+    told = zip(terms.words, terms.is_aside, strict=True)
+    assert {word for word, is_aside in told if is_aside} == aside
