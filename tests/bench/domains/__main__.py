@@ -43,6 +43,7 @@ OWN: Final = (
     "lawfirm",
     "salesops",
     "datalab",
+    "household",
 )
 OF_THE_SET: Final = ("support", "coding")
 SEED: Final = 11
