@@ -22,7 +22,7 @@ from api.retrieval.persons import Asking, PersonAsked, Persons, by_name
 from api.retrieval.plan import Operator, Plan, StoryAnswer
 from api.retrieval.planning import WHAT_HAPPENED, plan_of
 from api.retrieval.story_answer import nearest_first, story_answer
-from api.retrieval.story_evidence import beside_labels
+from api.retrieval.story_evidence import asks_behind, beside_labels
 from api.retrieval.story_lists import (
     acts_answer,
     acts_listed,
@@ -149,6 +149,9 @@ def _by_stories(
         return exact
     question = stories_asked(terms, plan, hits=hits, vector=vector, session_id=asking.session_id)
     stories = reads.stories(question)
+    if asks_behind(stories, terms, plan):
+        plan = plan._replace(elsewhere=True)
+        stories = reads.stories(question._replace(by_change=True))
     if (span := beside_labels(stories, terms, plan)) is not None:
         of_time = plan._replace(
             operator=Operator.WINDOW, topic=WHAT_HAPPENED, timeless=WHAT_HAPPENED, spans=(span,)

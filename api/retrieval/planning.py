@@ -116,7 +116,7 @@ _STILL: Final = re.compile(
     re.IGNORECASE,
 )
 _SUCCEEDED: Final = re.compile(
-    r"(?<!\w)(?:success\w*|succeed\w*|worked|passed|went\s+through|accepted|delivered|approved|"
+    r"(?<!\w)(?:success\w*|succeed\w*|worked|passed|went\s+through|accepted|delivered|approved|confirmed|granted|"
     r"completed|green|finished)(?!\w)",
     re.IGNORECASE,
 )
@@ -124,7 +124,7 @@ _SUCCEEDED: Final = re.compile(
 
 _THE_ONE_THAT: Final = re.compile(
     r"(?<!\w)(?!(?:it|is|was|say|said|know|me|mean|so|after|before)\b)\w+,?\s+(?:that|which)\s+"
-    r"(?:was|were|got|has|had|came|went|made|finally|eventually|(?:the\s+)?\w+\s+(?:took|accepted|let)|"
+    r"(?:was|were|got|has|had|came|went|made|brought|took|let|put|sent|found|finally|eventually|(?:the\s+)?\w+\s+(?:took|accepted|let)|"
     r"\w+ed)(?!\w)",
     re.IGNORECASE,
 )

@@ -15,7 +15,12 @@ from api.retrieval.plan_phrases import ASKING_WORDS
 from api.retrieval.story_acts import acts_asked, asks_for_first, calls_of
 from api.retrieval.story_features import Features
 from api.retrieval.story_roles import CALL, roles_of
-from api.retrieval.story_terms import StoryTerms
+from api.retrieval.story_terms import (
+    StoryTerms,
+    stems_of_parts,
+    stems_of_ways,
+    ways_of_failing,
+)
 from api.retrieval.time_spans import TimeSpan
 from consolidation.decay import DAY_MS
 from enrichment.act_names import first_word, is_reader
@@ -238,6 +243,26 @@ def changed_again(stories: Stories, best: int) -> Array:
     places = numpy.array(list(again), dtype=numpy.int64)
     is_call = stories.kind[places] == CALL
     return numpy.asarray(places[numpy.lexsort((-stories.occurred_ms[places], is_call))])
+
+
+def asks_behind(stories: Stories, terms: StoryTerms, plan: Plan) -> bool:
+    """Whether a failure is named by what nothing but the failure says: "the E-COLD on bath B-4".
+
+    What it says itself is no answer then, and what is behind it may be a change elsewhere.
+    """
+    if plan.operator is not Operator.CAUSE or plan.elsewhere or not terms.identifiers:
+        return False
+    roles = roles_of(stories)
+    parts = {part for identifier in terms.identifiers for part in stems_of_parts(identifier)}
+    ways = set(stems_of_ways(ways_of_failing(terms.text)))
+    spoken = zip(terms.words, terms.stems, terms.is_asking, strict=True)
+    naming = numpy.array([not (asks or one in parts | ways) for _, one, asks in spoken], dtype=bool)
+    for place in numpy.flatnonzero(stories.failed & stories.holds.all(axis=1) & ~roles.has_fix):
+        others = (stories.story == stories.story[place]) & ~stories.failed
+        heard = stories.counts[others].any(axis=0)
+        if ((stories.counts[place] > 0) & ~heard & naming).any():
+            return True
+    return False
 
 
 def beside_labels(stories: Stories, terms: StoryTerms, plan: Plan) -> TimeSpan | None:

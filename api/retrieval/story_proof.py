@@ -59,6 +59,11 @@ _SPEAKING: Final = re.compile(
 """What somebody said is asked for itself, and not what they told of."""
 _SAID_AS_WELL: Final = frozenset((Operator.SEARCH, Operator.TIME))
 """Operators that what somebody said may answer as well as what was done."""
+_GAVE_LEAVE: Final = re.compile(
+    r" (?:gave|given|giving|gives?) (?:(?:the|a|an|his|her|their|its) )?"
+    r"(?:ok|okay|go-?ahead|go ahead|green light|nod|blessing|thumbs up|permission|consent|leave) "
+)
+"""Says that somebody approved, in the words of no tool."""
 _OF_WHAT_WAS_DONE: Final = frozenset((Operator.ACTOR, Operator.CAUSE))
 """Operators of what somebody did, unless the question says that it failed."""
 _OF_WHAT_IS: Final = frozenset((Operator.SEARCH, Operator.VALUE))
@@ -189,9 +194,12 @@ def _what_was_done(
     came of a thing is asked by its identifier, a failure that does not say that is no answer.
     """
     best = int(order[0])
+    of_story = stories.story[order] == stories.story[best]
+    if plan.operator is Operator.ACTOR and _GAVE_LEAVE.search(terms.text):
+        let = features.roles.between & features.roles.worked
+        return in_front(order[of_story & let[order]], order)
     if plan.failed or plan.operator not in _OF_WHAT_WAS_DONE or not stories.failed[best]:
         return order
-    of_story = stories.story[order] == stories.story[best]
     if plan.operator is Operator.ACTOR:
         done = features.roles.between | features.roles.fixing_call | features.roles.fixing_result
         return in_front(order[of_story & done[order] & ~stories.failed[order]], order)

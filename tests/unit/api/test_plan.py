@@ -388,6 +388,8 @@ def test_a_time_limits_what_is_asked_for() -> None:
         ("What came after the order?", None),
         ("What came before the upload that the server took?", False),
         ("What came before the upload that was let through?", False),
+        ("What came before the call that brought the lamp online?", False),
+        ("The confirmed booking: what came directly before that?", False),
         ("What came before the upload that failed?", True),
         ("What came after the rejection of the order?", True),
         ("When was it that the upload was sent?", None),

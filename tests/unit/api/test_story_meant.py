@@ -10,6 +10,7 @@ import pytest
 from api.retrieval.plan import Operator, StoryAnswer
 from api.retrieval.planning import plan_of
 from api.retrieval.story_answer import GUESSED_AT_MOST, story_answer
+from api.retrieval.story_evidence import asks_behind
 from api.retrieval.story_terms import stories_asked, story_terms
 from tests.factories import START_MS
 from tests.unit.api.story_builder import MINUTE_MS, Told
@@ -366,3 +367,35 @@ def test_what_went_through_is_the_act_whose_call_names_it() -> None:
     asked.add(0, "call", "SI-265 PO-7", tool="submit")
     asked.add(0, "result", "accepted", tool="submit")
     assert asked.answer().order[0] == "5"
+
+
+@pytest.mark.parametrize("ok", ["the OK", "its blessing", "the green light"])
+def test_who_gave_leave_is_told_by_what_came_of_asking(ok: str) -> None:
+    asked = Asked(f"Who gave {ok} for basket BK-7?")
+    asked.add(0, "call", "basket BK-7", tool="checkout")
+    asked.add(0, "failure", "basket BK-7 is above the limit", tool="checkout")
+    asked.add(0, "call", "basket BK-7", tool="ask_parent")
+    asked.add(0, "result", "yes, answered by renske", tool="ask_parent")
+    asked.add(0, "call", "basket BK-7 pay", tool="checkout", cosine=0.9)
+    asked.add(0, "result", "paid", tool="checkout")
+    assert asked.answer().order[0] == "3"
+
+
+@pytest.mark.parametrize(
+    ("question", "is_asked"),
+    [
+        ("Why did we get the E-COLD on BATH-7?", True),
+        ("Why is there trouble with BATH-7?", False),
+        ("Why was BATH-7 refused?", False),
+        ("Why did we get the E-COLD on BATH-8?", False),
+        ("When did the E-COLD on BATH-7 come?", False),
+    ],
+)
+def test_a_failure_that_is_named_by_what_it_says_is_no_cause_of_it(
+    question: str, *, is_asked: bool
+) -> None:
+    asked = Asked(question)
+    asked.add(0, "message", "run a bath, BATH-7", author="ana")
+    asked.add(0, "call", "BATH-7", tool="fill_bath")
+    asked.add(0, "failure", "BATH-7 E-COLD inflow too cool", tool="fill_bath")
+    assert asks_behind(asked.stories.stories(), asked.terms, asked.plan) is is_asked
