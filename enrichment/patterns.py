@@ -164,7 +164,7 @@ def _is_key(text: str) -> bool:
     return min(map(len, parts)) >= 2 and ("_" in text or len(parts) >= 3)
 
 
-_CURRENCY = r"USD|EUR|GBP|CHF|JPY|CNY|INR|CAD|AUD|NZD|SEK|NOK|DKK|PLN|CZK|BRL|MXN|SGD|HKD|KRW|ZAR"
+CURRENCY = r"USD|EUR|GBP|CHF|JPY|CNY|INR|CAD|AUD|NZD|SEK|NOK|DKK|PLN|CZK|BRL|MXN|SGD|HKD|KRW|ZAR"
 _NUMBER = r"\d{1,12}(?:,\d{3}){0,4}(?:\.\d{1,4})?"
 _MONTH = (
     r"(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?"
@@ -256,8 +256,8 @@ RECOGNISERS: tuple[Recogniser, ...] = (
         "amount",
         DIGITS,
         rf"(?<![\w$€£¥])-?[$€£¥]\s?{_NUMBER}(?:\s?(?:k|m|bn|million|billion)\b)?(?!\w)"
-        rf"|(?<![\w.,])-?{_NUMBER}\s?(?:{_CURRENCY}|€|£|dollars?|euros?|pounds|cents)(?!\w)"
-        rf"|(?<!\w)(?:{_CURRENCY})\s?{_NUMBER}(?!\w)",
+        rf"|(?<![\w.,])-?{_NUMBER}\s?(?:{CURRENCY}|€|£|dollars?|euros?|pounds|cents)(?!\w)"
+        rf"|(?<!\w)(?:{CURRENCY})\s?{_NUMBER}(?!\w)",
         "`$1,250.00`, `84.00 EUR`: a number with a currency",
     ),
     _row(

@@ -45,6 +45,7 @@ from enrichment.event_kinds import (
     parsed_json,
 )
 from enrichment.facts import Party, named
+from enrichment.patterns import CURRENCY
 from enrichment.records import (
     NAMING_KEYS,
     OLD_VALUE_KEYS,
@@ -199,7 +200,7 @@ _SECRET = re.compile(
 )
 """What lets one in is kept nowhere else; a direction is no attribute, nor is what was."""
 _DESTINATIONS = word_set("to destination target new_location to_location location place")
-_AMOUNT = re.compile(r"(?:[A-Z]{3}|[$€£¥])?\s*[+-]?\d[\d.,]*\s*(?:[kmKM]|[A-Z]{3}|[$€£¥%])?")
+_AMOUNT = re.compile(rf"(?:{CURRENCY}|[$€£¥])\s?\S*\d\S*|\S*\d\S*\s?(?:{CURRENCY}|[$€£¥%])")
 _NO_FIELDS = frozenset((*_DESTINATIONS, *VALUE_KEYS, *_BUNDLES))
 _TO = ("to_", "new_")
 """Before what a field is set to."""

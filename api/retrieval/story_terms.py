@@ -156,6 +156,7 @@ def story_terms(query: str, plan: Plan) -> StoryTerms:
     chosen = dict(list(words.items())[:MAX_STEMS])
     lowered = (plain(one.lower()) for one in _CAPITALISED.findall(_ASKING.sub("", query)))
     parts = [part for one in lowered for part in (one, *words_in(one))]
+    aside = _aside(query, plan)
     return StoryTerms(
         words=tuple(chosen.values()),
         stems=tuple(chosen),
@@ -169,7 +170,7 @@ def story_terms(query: str, plan: Plan) -> StoryTerms:
             :MAX_SESSIONS
         ],
         joined=tuple(dict.fromkeys(_joined(content, tuple(chosen)))),
-        is_aside=tuple(word in _aside(query, plan) for word in chosen.values()),
+        is_aside=tuple(word in aside for word in chosen.values()),
     )
 
 

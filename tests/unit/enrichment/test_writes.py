@@ -65,6 +65,11 @@ SUBJECTS = {
         {"payee": USER, "period": "2026-Q4", "target": "EUR 420k"},
         [(USER, "has_target", "EUR 420k")],
     ),
+    "a place may have a number": (
+        "move_parcel",
+        {"parcel_id": "P-1", "location": "BIN 12"},
+        [("P-1", "located_in", "BIN 12"), ("P-1", "has_location", "BIN 12")],
+    ),
     "what is set is no subject": (
         "set_carrier",
         {"order_id": "A-1", "carrier_id": "K-2"},
