@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any
 
 import neo4j
 import pytest
@@ -19,12 +18,10 @@ from projections.errors import GraphRejected, GraphUnavailable, QueryTimeout, Tr
 from projections.identity import Position
 from projections.operations import Checkpoint, Operations
 from projections.schema import (
-    CHECKPOINT,
     COMMUNITY,
     EDGES,
     ENTITY,
     EVENT,
-    FOLLOWS,
     FORGOTTEN,
     NODES,
     RELATES_TO,
@@ -317,61 +314,42 @@ PARAMETERS: dict[str, Any] = {
 }
 
 
-class Planned(NamedTuple):
-    """A graph that plans anew.
-
-    Attributes:
-        driver: of it.
-        is_filled: it holds events; else nothing but checkpoints.
-    """
-
-    driver: neo4j.Driver
-    is_filled: bool
-
-    def plans(self, texts: dict[str, str]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-        """The operators of each plan, each text once; of a filled graph those of what it holds.
-
-        Of what it has none of it plans as an empty one does.
-        """
-        for text, name in {text: name for name, text in texts.items()}.items():
-            if not self.is_filled or _OF_EVENTS.search(text):
-                yield name, operators(self.driver, text, PARAMETERS)
-
-
-_OF_EVENTS = re.compile(rf"\b(?:{EVENT.label}|{FOLLOWS.type}|{CHECKPOINT.label})\b")
+def plans(graph: Neo4jGraph, texts: dict[str, str]) -> Iterator[tuple[str, list[Any]]]:
+    """The operators of each plan, each text once."""
+    for text, name in {text: name for name, text in texts.items()}.items():
+        yield name, operators(graph.client.driver, text, PARAMETERS)
 
 
 @pytest.fixture(params=["empty", "filled"])
-def planned(request: pytest.FixtureRequest, neo4j_graph: Neo4jGraph) -> Planned:
+def planned(request: pytest.FixtureRequest, neo4j_graph: Neo4jGraph) -> Neo4jGraph:
     """Plans are made on an empty graph and kept while it grows, or made anew on a full one."""
     neo4j_graph.ensure_checkpoints(STAGE, 3, 1)
-    is_filled = request.param == "filled"
-    if is_filled:
+    if request.param == "filled":
         written(neo4j_graph, *(node(n, session_id=f"s-{n % 5}") for n in range(1, 300)))
         neo4j_graph.client.write("CALL db.resampleOutdatedIndexes()")
     neo4j_graph.client.write("CALL db.clearQueryCaches()")
-    return Planned(neo4j_graph.client.driver, is_filled)
+    return neo4j_graph
 
 
-def test_every_statement_finds_its_rows_by_an_index(planned: Planned) -> None:
-    for name, found in planned.plans(BY_KEY | BY_CHAIN):
+def test_every_statement_finds_its_rows_by_an_index(planned: Neo4jGraph) -> None:
+    for name, found in plans(planned, BY_KEY | BY_CHAIN):
         kinds = {kind for kind, _ in found}
         assert not {kind for kind in kinds if "RelationshipTypeScan" in kind}, (name, kinds)
         assert not kinds & SCANS, (name, kinds)
 
 
-def test_chains_are_read_in_the_order_of_their_index(planned: Planned) -> None:
-    for name, found in planned.plans(BY_CHAIN):
+def test_chains_are_read_in_the_order_of_their_index(planned: Neo4jGraph) -> None:
+    for name, found in plans(planned, BY_CHAIN):
         label = FORGOTTEN if FORGOTTEN.label in name else EVENT
         chain = ", ".join(label.indexes[0])
         assert [details for kind, details in found if "Index" in kind and chain in details], name
         assert not {kind for kind, _ in found} & SORTS, name
 
 
-def test_scans_and_streams_are_sorted_by_an_index(planned: Planned) -> None:
+def test_scans_and_streams_are_sorted_by_an_index(planned: Neo4jGraph) -> None:
     """What of the key is not in the index is sorted among equals alone; of edges, the second half
     of the order within what starts at one node."""
-    for name, found in planned.plans(BY_INDEX | STREAMS):
+    for name, found in plans(planned, BY_INDEX | STREAMS):
         kinds = {kind for kind, _ in found}
         assert not kinds & SCANS, (name, kinds)
         assert not kinds & {"Sort", "Top"}, (name, kinds)
