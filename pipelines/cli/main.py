@@ -294,7 +294,7 @@ def main(arguments: list[str] | None = None) -> None:
     json, debug = "--json" in given, "--debug" in given
     if not debug:
         sys.excepthook = _one_line(json)
-    sys.unraisablehook = interrupted_again
+    _take_interrupts()
     code: Any = None
 
     def leave() -> None:
@@ -343,6 +343,24 @@ def _one_line(
         outcome.report_error(kind.__name__, message, code=outcome.FAILED, json=json)
 
     return hook
+
+
+def _take_interrupts() -> None:
+    sys.unraisablehook = interrupted_again
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupt)
+
+
+def _interrupt(*_: object) -> None:
+    """Raise what is a cancellation, too, so that the Neo4j driver drops the connection in use.
+
+    To end in order it would read on, and wait for ever for what was being read just now. Within an
+    event loop it would be a cancellation of the task alone, and so no interrupt.
+    """
+    asyncio: Any = sys.modules.get("asyncio")  # not loaded for this: help takes none of it
+    if not hasattr(asyncio, "CancelledError") or asyncio._get_running_loop() is not None:
+        raise KeyboardInterrupt
+    raise type("Interrupted", (KeyboardInterrupt, asyncio.CancelledError), {})
 
 
 _AGAIN_S = 0.05

@@ -17,12 +17,19 @@ import structlog
 from pipelines.graph.rows import FoundNode
 from pipelines.ledger.entries import Entry
 from pipelines.ledger.epoch import lost_checkpoints
+from pipelines.ledger.ledger import Outcome
 from pipelines.ledger.registry import Target
 from pipelines.proof.report import ProofReport
 from pipelines.proof.verify import verify
 from pipelines.work.services import Services
 from pipelines.work.stages import STAGES, stages_before
-from projections.errors import EventConflict, OperationFailed, RecollectError
+from projections.errors import (
+    EventConflict,
+    GraphAhead,
+    LedgerUnavailable,
+    OperationFailed,
+    RecollectError,
+)
 from projections.events import (
     DEFAULT_TENANT,
     PARTITION_KEY,
@@ -38,6 +45,9 @@ logger = structlog.get_logger(__name__)
 GAP_RECORDED = "memory.gap_recorded"
 IDS_PER_EVENT = 1_000
 """Lost ids named by one system event; more go into the next."""
+_RELEASES = 20
+_HALTED = GraphAhead, LedgerUnavailable
+"""Outcomes of an append to a partition that is halted, or was until a moment ago."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,8 +304,19 @@ def _record(services: Services, report: RecoverReport) -> None:
                     },
                 )
             )
-    for outcome in services.ledger.append(events):
+    for outcome in _append(services, events):
         if isinstance(outcome, EventConflict):
             continue  # recorded by a run that was killed before it had done all
         if isinstance(outcome, RecollectError):
             raise OperationFailed(reason=f"the gap could not be recorded: {outcome}")
+
+
+def _append(services: Services, events: Sequence[Event]) -> Sequence[Outcome]:
+    """Append though workers that still find the gap, whenever they look, halt a partition again."""
+    outcomes = services.ledger.append(events)
+    for _ in range(_RELEASES):
+        if not any(isinstance(outcome, _HALTED) for outcome in outcomes):
+            break
+        _release(services)
+        outcomes = services.ledger.append(events)
+    return outcomes

@@ -499,6 +499,33 @@ except KeyboardInterrupt:
     assert (ended.returncode, ended.stderr) == (130, b"")
 
 
+def test_an_interrupt_between_an_answer_and_whom_it_is_for_is_exit_130(
+    recollect: Recollect, redis_url: str, neo4j_url: str
+) -> None:
+    # The driver would wait once more for the end of the rows, which was read.
+    assert recollect("import", "-", stdin=lines(envelope(1))).returncode == 0
+    code = f"""
+import os, signal, sys
+from neo4j._sync.io._bolt._common import Inbox
+from pipelines.cli import main
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored by whoever runs us
+pop, seen = Inbox.pop, []
+
+def read(self, hydration_hooks):
+    message = pop(self, hydration_hooks)
+    seen.append(message[0])
+    if seen[-2:] == [b"\x71", b"\x70"]:  # a row, and the end of the rows
+        os.kill(os.getpid(), signal.SIGINT)
+    return message
+
+Inbox.pop = read
+main.main(["verify", "--redis", {redis_url!r}, "--neo4j", {neo4j_url!r}])
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (130, b"")
+
+
 def test_an_interrupt_of_code_that_is_made_from_text_is_exit_130(tmp_path: Path) -> None:
     # As of a dataclass that is being imported: Python would kill the process in the end.
     (tmp_path / "command.py").write_text(

@@ -211,6 +211,27 @@ def test_killed_between_its_steps_it_is_run_again(
     outage.assert_recovered()
 
 
+def test_a_worker_that_halts_again_between_two_steps_is_waited_for(
+    outage: Outage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outage.lose()
+    ledger = outage.stack.ledger
+    append, halts = ledger.append, iter(range(3))
+
+    def found_again(events: Sequence[Event], **options: Any) -> Any:
+        if next(halts, None) is not None:
+            for checkpoint in outage.stack.graph.checkpoints("projection"):
+                ledger.halt("blue", checkpoint)
+        return append(events, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ledger, "append", found_again)
+        assert recover(outage.stack.services, apply=True).as_dict()["ok"]
+    assert next(halts, None) is None
+    assert len(gap_events(outage)) == 1
+    outage.assert_recovered()
+
+
 def test_a_worker_and_a_producer_never_stop(outage: Outage) -> None:
     """Both try all the time; what is accepted is folded, from the first entry on."""
     outage.lose()
