@@ -19,7 +19,7 @@ from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, NoReturn
 
 import typer
 from typer.core import TyperGroup
@@ -329,6 +329,14 @@ def main(arguments: list[str] | None = None) -> None:
         if debug or not was_interrupted(error):
             raise
         code = outcome.INTERRUPTED
+    _exit(code)
+
+
+def _exit(code: Any) -> NoReturn:
+    if code == outcome.INTERRUPTED:
+        # At once, `leave` last: an exit waits for threads first, and for ever for one whose pool
+        # was interrupted before it knew of it.
+        atexit._run_exitfuncs()
     sys.exit(code)
 
 

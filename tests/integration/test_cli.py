@@ -526,6 +526,27 @@ main.main(["verify", "--redis", {redis_url!r}, "--neo4j", {neo4j_url!r}])
     assert (ended.returncode, ended.stderr) == (130, b"")
 
 
+def test_an_interrupt_waits_for_no_thread(tmp_path: Path) -> None:
+    (tmp_path / "command.py").write_text(
+        """
+import atexit, threading
+from pipelines.cli import main
+
+def load(name):
+    atexit.register(print, "in order")
+    threading.Thread(target=threading.Event().wait).start()
+    raise KeyboardInterrupt
+
+main.load = load
+main.main(["status"])
+"""
+    )
+    ended = subprocess.run(
+        [sys.executable, "-m", "command"], cwd=tmp_path, capture_output=True, timeout=60
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, b"in order\n", b"")
+
+
 def test_an_interrupt_of_code_that_is_made_from_text_is_exit_130(tmp_path: Path) -> None:
     # As of a dataclass that is being imported: Python would kill the process in the end.
     (tmp_path / "command.py").write_text(
