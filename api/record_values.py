@@ -104,14 +104,21 @@ def _stated(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
     if match := _HOW_BIG.match(plan.timeless):
         size = measured(match["measure"].lower(), asked_fields(plan, evidence, shown))
         return as_it_is_asked(size, plan, shown)
-    before, _, behind = _OF.sub("\0", plan.topic, count=1).partition("\0")
-    attributes = [behind if re.search(r"['\u2019]s\s", plan.topic) else before]
+    attributes = [_attribute(plan.topic)]
     if noun := noun_asked(plan.timeless):  # "which address had we on file"
         attributes.append(noun)
     fields = [*asked_fields(plan, evidence, shown)]
     told = (called(meanings(name), fields, plan) for name in attributes)
     field = next(filter(None, told), None)
     return as_it_is_asked(field, plan, shown) if field is not None else _of_its_form(plan, shown)
+
+
+def _attribute(topic: str) -> str:
+    """What is asked for of somebody or something: "the serial number of Tessa's boiler"."""
+    of = _OF.search(topic)
+    if of is None:
+        return topic
+    return topic[: of.start()] if of[0].strip().isalpha() else topic[of.end() :]
 
 
 _FORMS: Final = (

@@ -161,8 +161,7 @@ def _by_stories(
         return nearest_first(answer, is_before=plan.operator is Operator.BEFORE)
     answer = story_answer(stories, terms, plan, now_ms=asking.now_ms, zone=asking.zone)
     if embed is not None and (answer.value is None or plan.operator is Operator.ACTOR):
-        meant = in_words_of_facts(reads, stories, terms, plan, embed=embed)
-        if meant is not None:
+        for meant in in_words_of_facts(reads, stories, terms, plan, answer=answer, embed=embed):
             put = asking._replace(query=meant.query)
             other = _by_stories(reads, put, meant.planned(plan), hits=hits, vector=vector)
             if meant.answers(other, answer, stories, terms):

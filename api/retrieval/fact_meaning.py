@@ -8,7 +8,7 @@ of the tool that set it, and with the event that states the fact.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import pairwise, takewhile
 from typing import Final, NamedTuple
@@ -17,6 +17,7 @@ import numpy
 
 from api.retrieval.fact_words import WISHES, has_words
 from api.retrieval.plan import VALUES, Operator, Plan, StoryAnswer
+from api.retrieval.story_acts import calls_of
 from api.retrieval.story_roles import roles_of
 from api.retrieval.story_terms import StoryTerms
 from enrichment.stems import plain, stem, stem_in, stems_of, words_in
@@ -83,9 +84,14 @@ class Meant(NamedTuple):
             stories: that this is read from.
             terms: of the question as it was put.
         """
+        if other.value is None:
+            return False
         is_beside = self.topic.isdisjoint(_shared_with_first(stories, terms, answer))
         is_known = is_beside and other.confidence >= self.likeness
-        return self.likeness >= MEANT_SURELY or is_known or other.confidence > answer.confidence
+        # what was so at another time is told by facts; an event that has the words may be of any
+        is_now = self.operator is Operator.VALUE
+        sure = (self.limited(other) if is_now else other).confidence
+        return self.likeness >= MEANT_SURELY or is_known or sure > answer.confidence
 
     def planned(self, plan: Plan) -> Plan:
         """The plan of the question as it was put, with these words in place of its own."""
@@ -99,21 +105,38 @@ class Meant(NamedTuple):
 
 
 def in_words_of_facts(
-    reads: ColumnReads, stories: Stories, terms: StoryTerms, plan: Plan, *, embed: Embed
-) -> Meant | None:
-    """The question in the words of the fact that is the likeliest; None: none is likely.
+    reads: ColumnReads,
+    stories: Stories,
+    terms: StoryTerms,
+    plan: Plan,
+    *,
+    answer: StoryAnswer,
+    embed: Embed,
+) -> Iterator[Meant]:
+    """The question in the words of the facts that it may mean, the likeliest first.
 
     Args:
         reads: of the viewer.
         stories: that were found, with the facts about what the question names.
         terms: of the question.
         plan: of it.
+        answer: to it, in its own words.
         embed: gives vectors of texts.
 
     Raises:
         QueryTimeout: there was no answer in time.
         GraphUnavailable: nobody holds the columns.
     """
+    if (meant := _of_first(stories, terms, plan, answer)) is not None:
+        yield meant
+    if (meant := _of_nearest(reads, stories, terms, plan, embed=embed)) is not None:
+        yield meant
+
+
+def _of_nearest(
+    reads: ColumnReads, stories: Stories, terms: StoryTerms, plan: Plan, *, embed: Embed
+) -> Meant | None:
+    """In the words of the fact that means most of it; None: none means enough."""
     operator = None if terms.identifiers else asks_value(plan)  # a record is found by its number
     facts = [] if operator is None else _of_named(stories.facts, terms)
     topic = _asked_for(terms, (fact.source for fact in facts))
@@ -137,6 +160,42 @@ def in_words_of_facts(
     query = _ASKED[operator].format(words, as_put(chosen.source, plan.timeless))
     stems = frozenset(map(stem, map(plain, topic)))
     return Meant(query, operator, stems, min(1.0, likeness[chosen]))
+
+
+def _of_first(stories: Stories, terms: StoryTerms, plan: Plan, answer: StoryAnswer) -> Meant | None:
+    """In the words of the fact that the first event of the answer tells; None: it tells none.
+
+    Itself or by what was done at once for it: the one fact that had another value before, or has
+    since. What is so now, or was at another time, may be told in words that the question has not.
+    """
+    operator = None if terms.identifiers else asks_value(plan)
+    if operator is None or answer.confidence < MEANT_SURELY:
+        return None  # it has the name of somebody, and may have no word of what is asked
+    told = _told_with(stories, stories.ids.index(answer.order[0]))
+    facts = _of_named(stories.facts, terms)
+    relations = {fact.relation for fact in facts if fact.event_id in told}
+    changed = []
+    for relation in sorted(relations):
+        same = [fact for fact in facts if fact.relation == relation]
+        if len({fact.value for fact in same}) > 1:
+            changed.append(same[0])
+    if len(changed) != 1:
+        return None
+    (fact,) = changed
+    words = relation_words(fact.relation).removeprefix("has ")
+    query = _ASKED[operator].format(words, as_put(fact.source, plan.timeless))
+    return Meant(query, operator, frozenset(terms.stems), answer.confidence)
+
+
+def _told_with(stories: Stories, place: int) -> set[str]:
+    """An event, its call, and what was done in its session until a person says something again."""
+    end = place + 1
+    while end < len(stories.ids) and stories.story[end] == stories.story[place]:
+        if stories.person[end]:
+            break
+        end += 1
+    call = calls_of(stories, roles_of(stories))[place]
+    return {stories.ids[one] for one in [*range(place, end), *([call] if call >= 0 else [])]}
 
 
 def as_put(name: str, question: str) -> str:

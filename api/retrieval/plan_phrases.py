@@ -492,7 +492,8 @@ MARKS: Final = {
     "cause": "because due owing reason rationale justification grounds",
     "promise": (
         "will i'll we'll you'll he'll she'll shall going promise promised soon tomorrow later "
-        "shortly monday tuesday wednesday thursday friday saturday sunday next until within days"
+        "shortly monday tuesday wednesday thursday friday saturday sunday next until within days "
+        "i'm we're tonight before week gonna"
     ),
     "preference": (
         "prefer prefers please always never want like likes rather don't do not instead only no "

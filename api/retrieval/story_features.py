@@ -265,7 +265,7 @@ class _Making:
     def _match(self, match: Array) -> None:
         behind = match - float(match.max())
         within = numpy.zeros(self._count)
-        if self._plan.spans:
+        if self._plan.spans and self._plan.operator is not Operator.VALUE_AT:
             within = numpy.where(in_time(self._told, self._plan), 1.0, -1.0)
         age_ms = numpy.maximum(0, self._now_ms - self._told.occurred_ms)
         close = numpy.flatnonzero(behind > -_LIKE_THE_BEST[0])

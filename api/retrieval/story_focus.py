@@ -231,6 +231,20 @@ def what_worked_first(stories: Stories, features: Features, order: Array) -> Arr
     return in_front(first, order)
 
 
+def retried_first(stories: Stories, features: Features, order: Array) -> Array:
+    """An order in which a call that went through is in front of the words that asked for it.
+
+    Only where it failed at first: what was asked for had to be put right, and the call says it all.
+    """
+    best, roles = int(order[0]), features.roles
+    if not (stories.person[best] and roles.has_fix[best]):
+        return order
+    later = (stories.story == stories.story[best]) & (numpy.arange(len(order)) > best)
+    if not (later & stories.failed).any():
+        return order
+    return in_front(numpy.flatnonzero(later & roles.fixing_call)[:1], order)
+
+
 _CLEARLY: Final = 0.2
 """Share of a question's words, by rarity, and difference of cosines, that tell messages apart."""
 _HARDLY: Final = 0.05

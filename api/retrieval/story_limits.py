@@ -13,6 +13,7 @@ from typing import Final
 import numpy
 
 from api.retrieval.fact_words import (
+    WISHES,
     asked_as,
     asked_share,
     has_words,
@@ -183,13 +184,27 @@ def facts_of_named(
 
 
 def _last_ended(facts: Sequence[StoryFact], at_ms: int) -> list[StoryFact]:
-    """Of each relation of each thing the fact that ended last before the moment."""
+    """Of each relation of each thing the fact that ended last before the moment.
+
+    Where values stand side by side, as tools add them, none ends: the newest but one was there
+    before the newest. Wishes do not follow each other.
+    """
     ended: dict[tuple[str, str], tuple[int, int, StoryFact]] = {}
+    beside: dict[tuple[str, str], list[StoryFact]] = {}
     for fact in facts:
+        key = fact.source, fact.relation
         if fact.until_ms is not None and fact.until_ms <= at_ms:
-            key, last = (fact.source, fact.relation), (fact.until_ms, fact.from_ms, fact)
+            last = fact.until_ms, fact.from_ms, fact
             ended[key] = max(ended.get(key, last), last)
-    return [fact for *_, fact in ended.values()]
+        elif fact.holds(at_ms) and fact.relation not in WISHES:
+            beside.setdefault(key, []).append(fact)
+    told = [fact for *_, fact in ended.values()]
+    for key, held in beside.items():
+        newest_ms = max(fact.from_ms for fact in held)
+        older = [fact for fact in held if fact.from_ms < newest_ms]
+        if older and key not in ended:
+            told.append(max(older, key=lambda fact: (fact.from_ms, fact.value)))
+    return told
 
 
 def _worth(fact: StoryFact, stems: frozenset[str], text: str) -> float:

@@ -37,6 +37,7 @@ from api.retrieval.story_focus import (
     ordered,
     reason_stated,
     reply_to,
+    retried_first,
     said_better_first,
     told_by_agent,
     went_through_first,
@@ -117,12 +118,7 @@ def proof_of(
 def _of_operator(
     stories: Stories, features: Features, terms: StoryTerms, *, plan: Plan, order: Array
 ) -> Proof:
-    if plan.operator in _OF_WHAT_IS and plan.failed is not True:
-        order = what_worked_first(stories, features, order)
-    if plan.operator is Operator.TIME and not (plan.failed or plan.lasting or features.is_an_act):
-        order = went_through_first(stories, features, terms, order)
-    if plan.operator in _SAID_AS_WELL and not (plan.failed or features.acts.done):
-        order = said_better_first(stories, features, order)
+    order = _meant_first(stories, features, terms, plan=plan, order=order)
     operator, best = plan.operator, int(order[0])
     act = _of_act(stories, features, terms, plan=plan, order=order) if operator in OF_ACTS else None
     if act is not None:
@@ -141,6 +137,19 @@ def _of_operator(
             is_known = True if features.acts.done else None
             return Proof(in_front(beside, order), beside, is_known=is_known, is_exact=True)
     return _of_topic(stories, features, terms, plan=plan, order=order)
+
+
+def _meant_first(
+    stories: Stories, features: Features, terms: StoryTerms, *, plan: Plan, order: Array
+) -> Array:
+    """An order in which of several attempts or messages the one that is meant is in front."""
+    if plan.operator in _OF_WHAT_IS and plan.failed is not True:
+        order = what_worked_first(stories, features, order)
+    if plan.operator is Operator.TIME and not (plan.failed or plan.lasting or features.is_an_act):
+        order = went_through_first(stories, features, terms, order)
+    if plan.operator in _SAID_AS_WELL and not (plan.failed or features.acts.done):
+        order = said_better_first(stories, features, order)
+    return order
 
 
 def _of_act(
@@ -400,11 +409,14 @@ def _of_value(
     if records is not None:
         return Proof(in_front(records, order), records[:1], is_known=True, is_exact=True)
     stated = stating(stories, features, terms)
-    if stated is None or stated.states[best]:
-        return Proof(order, order[:1])
-    if not stated.about[best]:
-        order = in_front(order[stated.states[order]][:1], order)
-    return Proof(order, order[:1], is_known=None if stated.states.any() else False)
+    is_known = None
+    if stated is not None and not stated.states[best]:
+        if not stated.about[best]:
+            order = in_front(order[stated.states[order]][:1], order)
+        is_known = None if stated.states.any() else False
+    if plan.operator is Operator.VALUE and not plan.failed:
+        order = retried_first(stories, features, order)
+    return Proof(order, order[:1], is_known=is_known)
 
 
 def _of_time(

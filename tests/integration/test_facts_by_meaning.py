@@ -66,6 +66,22 @@ SESSIONS: Final[tuple[Told, ...]] = (
         ),
     ),
     (
+        *("cover-1", 8.0, "otto.berg", "fleet-agent"),
+        (
+            said_by_user("Swap my stand-in to Cora Pabst, please."),
+            call("absence.assign", driver="otto.berg", deputy="Cora Pabst", scope="all"),
+            result("absence.assign", ok=1),
+        ),
+    ),
+    (
+        *("cover-2", 1.0, "otto.berg", "fleet-agent"),
+        (
+            said_by_user("Cora is away. Swap my stand-in to Jan Wyatt."),
+            call("absence.assign", driver="otto.berg", deputy="Jan Wyatt", scope="all"),
+            result("absence.assign", ok=1),
+        ),
+    ),
+    (
         *("home-1", 8.5, "ana", "shop-agent"),
         (said_by_user("Hi, I live in Porto and I want to buy a bike."),),
     ),
@@ -96,6 +112,9 @@ def edition() -> Iterator[Edition]:
         ("What is the car registration of Ines Roth?", "FL-345", "car-3"),
         ("Which entry is in force for the desk of Otto Lind?", "4-B", "desk-1"),
         ("Where did Ana live before Coimbra?", "PORTO", "home-1"),
+        ("The stand-in of Otto Berg got changed. From what?", "CORA PABST", "cover-1"),
+        ("I cannot find the stand-in of Otto Berg.", "JAN WYATT", "cover-2"),
+        (f"What was the stand-in of Otto Berg on {_BETWEEN}?", "CORA PABST", "cover-1"),
         ("Where did Ana live before?", "PORTO", "home-1"),
     ],
 )

@@ -35,7 +35,8 @@ def test_what_is_named_by_a_number_is_found_by_it() -> None:
     plan = plan_of(question, NOW_MS)
     asked_of: Any = None  # nothing is asked of it
     terms = story_terms(question, plan)
-    assert in_words_of_facts(asked_of, asked_of, terms, plan, embed=asked_of) is None
+    given = {"answer": asked_of, "embed": asked_of}
+    assert list(in_words_of_facts(asked_of, asked_of, terms, plan, **given)) == []
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pytest
 
 from api.retrieval.person_answers import NO_TOPIC
 from api.retrieval.personal import Known, Trait, profile_lines
+from api.retrieval.persons import is_of_who_asks
 from projections.schema import TRAIT_EDGES
 
 
@@ -24,3 +25,20 @@ def test_a_profile_tells_what_is_derived_of_a_person(kind: str) -> None:
     person = Known(names=frozenset(("vera",)), facts=(), traits=(trait,), name="vera")
     (line,) = profile_lines(person, NO_TOPIC)
     assert "prune_tree" in line.text
+
+
+@pytest.mark.parametrize(
+    ("question", "is_own"),
+    [
+        ("What is my desk?", True),
+        ("What do I like?", True),
+        ("What can I have for lunch?", True),
+        ("I'd like to have the desk of Ann Lee.", False),
+        ("I need to know which desk Ann Lee has", False),
+        ("May I ask what desk Ann Lee has?", False),
+        ("Remind me of the desk of Ann Lee", False),
+        ("I should like to have my desk back", True),
+    ],
+)
+def test_who_asks_politely_does_not_ask_of_themselves(question: str, is_own: bool) -> None:
+    assert is_of_who_asks(question) is is_own

@@ -67,6 +67,8 @@ def test_records_of_a_list_are_told_apart() -> None:
         ("How big is the picture P-7?", "picture: P-7\nseconds: 3\nsize_kb: 388", "388"),
         ("How much water was saved in kiln K-2?", "kiln: K-2\nsaved_l: 38", "38"),
         ("Which glaze was used for the blue bowl?", "glaze: blue\nbowl: blue", None),
+        ("What is the serial number of Mia's kiln?", "room: attic\nserial: TS-9", "TS-9"),
+        ("What is Mia's serial number?", "room: attic\nserial: TS-9", "TS-9"),
     ],
 )
 def test_a_value_is_read_from_the_record_that_is_meant(

@@ -399,3 +399,27 @@ def test_a_failure_that_is_named_by_what_it_says_is_no_cause_of_it(
     asked.add(0, "call", "BATH-7", tool="fill_bath")
     asked.add(0, "failure", "BATH-7 E-COLD inflow too cool", tool="fill_bath")
     assert asks_behind(asked.stories.stories(), asked.terms, asked.plan) is is_asked
+
+
+def test_a_value_that_had_to_be_put_right_is_what_went_through() -> None:
+    asked = Asked("What is the tablet of Ann Lee?")
+    ann = {"author": "ann.lee", "named": True, "theirs": True}
+    asked.add(0, "message", "my tablet shows no jobs, it is TAB-1", **ann)
+    asked.add(0, "call", "TAB-1", tool="jobs.push")
+    asked.add(0, "failure", "unknown tag", tool="jobs.push")
+    asked.add(0, "message", "the sticker says TAB-2", **ann)
+    asked.add(0, "call", "TAB-2", tool="jobs.push")
+    asked.add(0, "result", "pushed", tool="jobs.push")
+    assert asked.answer().order[0] == "4"
+
+
+def test_a_value_of_a_day_is_what_was_set_before_it() -> None:
+    asked = Asked(f"What was the queue of Ann Lee on {moment(3_000)[:10]}?")
+    ann = {"author": "ann.lee", "named": True, "theirs": True}
+    asked.add(0, "message", "my queue is ember from now on", minute=0, **ann)
+    asked.add(0, "call", "ann.lee queue ember", tool="defaults.write", minute=1)
+    asked.add(0, "result", "applied", tool="defaults.write", minute=2)
+    asked.add(1, "message", "the run is slow", minute=3_000, **ann)
+    asked.add(1, "call", "run", tool="runs.retry", minute=3_001)
+    asked.add(1, "result", "run queued in queue", tool="runs.retry", minute=3_002)
+    assert int(asked.answer().order[0]) < 3

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from api.retrieval.plan_phrases import MARKS
 from api.retrieval.planning import plan_of
 from api.retrieval.story_terms import story_terms
+from enrichment.stems import words_in
 
 NOW_MS = 1_795_543_200_000  # 2026-11-24T18:00Z
 
@@ -86,3 +88,10 @@ def test_what_leads_to_a_question_that_says_all_is_aside(question: str, aside: s
     terms = story_terms(question, plan_of(question, NOW_MS))
     told = zip(terms.words, terms.is_aside, strict=True)
     assert {word for word, is_aside in told if is_aside} == aside
+
+
+@pytest.mark.parametrize("said", ["I'm arranging a session for you, before Friday.", "Tonight."])
+def test_what_is_about_to_be_done_is_promised(said: str) -> None:
+    marks = set(MARKS["promise"].split())
+    told = [word for word in words_in(said.lower()) if word in marks]
+    assert len(told) > len([word for word in words_in("that is over") if word in marks])
