@@ -12,7 +12,7 @@ from typing import Final
 _PEOPLE = r"(?:users?|customers?|clients?|people|persons?|accounts?(?!\s+for\b)|members?|patients?|guests?|students?|developers?|employees?|subscribers?|tenants?|buyers?|sellers?)"
 _ALL_PEOPLE = r"(?:users|customers|clients|people|accounts(?!\s+for\b)|members|patients|guests|students|developers|employees|subscribers|buyers|sellers)"
 _SAID = r"(?:sa(?:y|id)|wr(?:ite|ote|itten)|t(?:ell|old)|ask(?:ed)?|mention(?:ed)?|messag(?:e|ed)|repl(?:y|ied)|report(?:ed)?|post(?:ed)?)"
-_WORDS = r"(?:message|words?|thing|e-?mail|note|reply|answer|request|question|comment|remark|line|turn|post|statement)s?"
+_WORDS = r"(?:message|msg|dm|words?|thing|e-?mail|note|reply|answer|request|question|comment|remark|line|turn|post|statement)s?"
 _CALL = r"(?:calls?|tools?|attempts?|steps?|actions?|requests?|commands?|functions?|operations?|tries|jobs?|runs?|invocations?)"
 _DAY = r"(?:day|date|time|month|week|year|moment|hour|point\s+in\s+time)"
 _NEAR = r"(?:right|just|immediately|directly|shortly|straight|soon)"
@@ -493,7 +493,7 @@ MARKS: Final = {
     "promise": (
         "will i'll we'll you'll he'll she'll shall going promise promised soon tomorrow later "
         "shortly monday tuesday wednesday thursday friday saturday sunday next until within days "
-        "i'm we're tonight before week gonna"
+        "i'm we're tonight week gonna"
     ),
     "preference": (
         "prefer prefers please always never want like likes rather don't do not instead only no "

@@ -279,6 +279,8 @@ def went_through_first(
     was looked up or asked for itself is called by more words of the question than the act.
     """
     best, roles = int(order[0]), features.roles
+    if len(later := _went_through_later(stories, features, best)):
+        return in_front(later, order)
     tool = int(stories.tool[best])
     if tool < 0 or stories.failed[best] or roles.fixing_call[best] or roles.fixing_result[best]:
         return order
@@ -290,10 +292,38 @@ def went_through_first(
     return in_front(numpy.array(meant[-1:], dtype=numpy.int64), order)
 
 
+def _went_through_later(stories: Stories, features: Features, best: int) -> Array:
+    """Where a story did not get a thing done: the outcome of the next that did, for the same user.
+
+    With the tool that failed last in it, and as many of the identifiers that are asked about.
+    """
+    roles, of_story = features.roles, stories.story == stories.story[best]
+    failed = numpy.flatnonzero(of_story & stories.failed & (stories.tool >= 0))
+    if not len(failed) or roles.has_fix[best]:
+        return failed[:0]
+    tool = stories.tool[failed[-1]]
+    done = roles.worked & (stories.tool == tool) & (stories.user == stories.user[best])
+    done &= stories.occurred_ms > stories.occurred_ms[failed[-1]]
+    if stories.holds.shape[1]:
+        held = with_call(stories, features)
+        done &= (held | ~held[of_story].any(axis=0)).all(axis=1)
+    places = numpy.flatnonzero(done)
+    return places[numpy.argsort(stories.occurred_ms[places], kind="stable")][:1]
+
+
 def _named_in(stories: Stories, terms: StoryTerms, place: int) -> int:
-    """How many words of a question the tool of an event is called by."""
+    """How many words of a question the tool of an event is called by.
+
+    What stands right before an identifier says what that is of: "the payout on claim C-7".
+    """
     _, words = of_tool(stories.tools[stories.tool[place]])
-    return sum(any(same_root(one, word) for word in words) for one in terms.stems)
+    kinds = {
+        stem_in(terms.text[: terms.text.find(f" {one} ")].split()[-1])
+        for one in terms.identifiers
+        if terms.text.find(f" {one} ") > 0
+    }
+    asked = set(terms.stems) - kinds
+    return sum(any(same_root(one, word) for word in words) for one in asked)
 
 
 def with_call(stories: Stories, features: Features) -> Array:

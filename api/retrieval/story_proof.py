@@ -346,7 +346,8 @@ def _of_alike(
 def _failed_at(stories: Stories, features: Features, told: int) -> int:
     """The failure of a tool of which somebody tells, or a record does, in its story; else it."""
     roles = features.roles
-    if not (stories.person[told] or roles.other[told]):
+    is_record = roles.other[told] or (stories.failed[told] and stories.tool[told] < 0)
+    if not (stories.person[told] or is_record):
         return told
     of_story = stories.story == stories.story[told]
     failed = numpy.flatnonzero(of_story & stories.failed & (stories.tool >= 0) & features.within)
@@ -384,8 +385,16 @@ def _failing(stories: Stories, features: Features, best: int) -> Array:
 
 
 def _behind(stories: Stories, failure: int) -> Array:
-    """What another session did last of all that stands behind a failure; empty: nothing."""
-    behind = numpy.flatnonzero((stories.leads_to == failure) & ~stories.failed)
+    """What another session did last of all that stands behind a failure; empty: nothing.
+
+    Or behind one that its story tells before: a record says that it failed, then the tool does.
+    """
+    before = stories.failed & (stories.story == stories.story[failure])
+    before[failure + 1 :] = False
+    failures = numpy.flatnonzero(before)
+    exact = (stories.leads_to == failure) & ~stories.failed
+    known = numpy.isin(stories.leads_to, failures) & ~stories.failed
+    behind = numpy.flatnonzero(exact if exact.any() else known)
     return behind[numpy.argsort(-stories.occurred_ms[behind], kind="stable")][:1]
 
 

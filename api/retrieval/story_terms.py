@@ -80,6 +80,8 @@ BY_FAILURE: Final = frozenset(
 """Operators that ask about what failed."""
 COUNTED: Final = frozenset((Operator.COUNT, Operator.USERS))
 """Operators that are answered by all events which are alike."""
+_LED_TO: Final = COUNTED | {Operator.LAST, Operator.FIRST}
+"""Operators of which what leads to the question says nothing."""
 _HOW_IT_FAILED: Final = re.compile(
     r"(?<!\w)(?:tim(?:ed?|ing)[\s-]*outs?|reject\w*|refus\w+|denied|declined|crash\w*|blocked)(?!\w)"
 )
@@ -176,7 +178,8 @@ def story_terms(query: str, plan: Plan) -> StoryTerms:
 
 def _aside(query: str, plan: Plan) -> set[str]:
     """Words of what leads to a question that says by itself what it asks about."""
-    *before, asking = _CLAUSE.split(query.rstrip(" .!?")) if plan.operator in COUNTED else [""]
+    clauses = _CLAUSE.split(query.rstrip(" .!?")) if plan.operator in _LED_TO else [""]
+    *before, asking = clauses
     is_whole = _WH.search(asking) is not None and _REFERS.search(asking) is None
     told = {plain(word) for word in words_in(asking.lower())}
     if not is_whole or not told - STOP_WORDS - ASKING_WORDS:

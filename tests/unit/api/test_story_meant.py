@@ -423,3 +423,56 @@ def test_a_value_of_a_day_is_what_was_set_before_it() -> None:
     asked.add(1, "call", "run", tool="runs.retry", minute=3_001)
     asked.add(1, "result", "run queued in queue", tool="runs.retry", minute=3_002)
     assert int(asked.answer().order[0]) < 3
+
+
+def test_what_is_behind_a_record_of_a_failure_is_behind_that_of_its_tool() -> None:
+    asked = Asked("Why did the setup of laptop NB-56 fail?")
+    asked.add(0, "other", "default image gold-29 instead of gold-31", leads_to=1)
+    asked.add(1, "failure", "enrolment failed gold-31", type="device.enrol_failed")
+    asked.add(1, "message", "the setup of laptop NB-56 hangs", author="ann")
+    asked.add(1, "call", "laptop NB-56", tool="device.enrol")
+    asked.add(1, "failure", "laptop NB-56 wants gold-31: no such profile", tool="device.enrol")
+    assert asked.answer().order[:2] == ["0", "4"]
+
+
+def test_when_something_was_done_is_when_it_went_through_in_a_later_session() -> None:
+    asked = Asked("When was the acceptance of the background check on the new controller?")
+    ann = {"user": "ann", "theirs": True}
+    words = "the background check on my new controller is not begun, start the background check"
+    asked.add(0, "message", words, author="ann", **ann)
+    asked.add(0, "call", "check controller", tool="vetting.create", **ann)
+    asked.add(0, "failure", "consent is lacking", tool="vetting.create", **ann)
+    asked.add(1, "message", "once more please", author="ann", **ann)
+    asked.add(1, "call", "check", tool="vetting.create", **ann)
+    asked.add(1, "result", "running", tool="vetting.create", **ann)
+    assert asked.answer().order[0] == "5"
+
+
+def test_whose_failure_it_was_is_told_by_the_tool_and_not_by_its_record() -> None:
+    asked = Asked("Which users had a dead link?")
+    asked.add(0, "failure", "dead link", type="link_dead", user="ann")
+    asked.add(0, "call", "link", tool="link.status", user="ann")
+    asked.add(0, "failure", "suspended", tool="link.status", user="ann")
+    answer = asked.answer()
+    assert (answer.order[0], answer.value) == ("2", ["ann"])
+
+
+def test_the_last_message_is_no_topic() -> None:
+    asked = Asked("Ann's last msg")
+    ann = {"author": "ann", "named": True, "theirs": True}
+    asked.add(0, "message", "ann here, the log of ann", **ann)
+    asked.add(0, "message", "off to court", **ann)
+    assert asked.answer().order[0] == "1"
+    assert asked.answer().decides
+
+
+def test_what_an_identifier_is_of_is_no_name_of_an_act() -> None:
+    asked = Asked("What day was the payout on claim MC-99?")
+    asked.add(0, "message", "pay claim MC-99", author="ann")
+    asked.add(0, "call", "MC-99", tool="claims.get")
+    asked.add(0, "result", "MC-99 payout open", tool="claims.get")
+    asked.add(0, "call", "MC-99", tool="payments.release")
+    asked.add(0, "failure", "second signature needed", tool="payments.release")
+    asked.add(0, "call", "MC-99 signed", tool="payments.release")
+    asked.add(0, "result", "released", tool="payments.release")
+    assert asked.answer().order[0] == "6"
