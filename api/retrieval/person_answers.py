@@ -351,9 +351,33 @@ def _wished(
     )
 
 
-def _without_names(query: str, names: frozenset[str]) -> str:
-    """A question without the names of a person, which lead its vector to whatever names them."""
-    return " ".join(word for word in query.split() if not _is_name(word, names)) or query
+def _as_they_say_it(query: str, names: frozenset[str]) -> str:
+    """A question as the person would put it of themselves: "Am I overworked?" for "Is Ann Lee …".
+
+    What people tell by the way they tell in the first person, and a name leads a vector to
+    whatever has that name.
+    """
+    words: list[str] = []
+    for word in query.split():
+        if not _is_name(word, names):
+            words.append(word)
+            continue
+        own = "my" if _POSSESSIVE.search(word) else "I"
+        if words and words[-1].rstrip(_ENDS) == "I":
+            words.pop()
+        words.append(own + word[len(word.rstrip(_ENDS)) :])
+    text = " ".join(words)
+    for verb, spoken in _OF_MINE:
+        text = verb.sub(spoken, text)
+    return text
+
+
+_ENDS: Final = ".,;:?!"
+_OF_MINE: Final = tuple(
+    (re.compile(rf"(?<!\w){verb} I(?!\w)", re.IGNORECASE), f"{spoken} I")
+    for verb, spoken in (("is", "am"), ("does", "do"), ("has", "have"))
+)
+"""Verbs before a name, as they are before "I"."""
 
 
 def _is_name(word: str, names: frozenset[str]) -> bool:
@@ -425,13 +449,14 @@ def remarked(persons: Persons, question: PersonAsked, answer: StoryAnswer) -> St
     ids = list(dict.fromkeys([first, *remarks]))
     told = [Stated("", own_id, from_ms=0, is_anew=False) for own_id in ids]
     names = _stems_of_names(person)
-    vector = persons.embed(_without_names(question.asking.query, names)) or question.vector
+    vector = persons.embed(_as_they_say_it(question.asking.query, names)) or question.vector
     shares, near = asked_of(told, persons.reads, terms, names=names, vector=vector)
     match = dict(zip(ids, map(sum, zip(shares, near, strict=True)), strict=True))
     if first not in remarks and shares[0] >= SAID_ENOUGH:
         return answer
     remarks.sort(key=lambda event_id: -match[event_id])
-    if shares[0] > 0 and match[first] >= match[remarks[0]]:
+    is_told = shares[0] > 0 or (first in theirs and first in messages_of(stories))
+    if is_told and match[first] >= match[remarks[0]]:
         return answer
     if plan.operator is Operator.VALUE and is_known and match[remarks[0]] < _MEANT_ENOUGH:
         return answer
