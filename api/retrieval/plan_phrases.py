@@ -111,6 +111,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
             r"sum(?:ming)?\s+up(?:\s+(?:the|this|our))?(?:\s+(?:session|conversation|chat|thread|run))?",
             r"recap(?:itulate)?(?:\s+(?:the|this|our))?(?:\s+(?:session|conversation|chat|thread|run))?(?:\s+for\s+me)?",
             r"what\s+(?:was|is)\s+(?:the\s+|this\s+|our\s+)?(?:session|conversation|chat|thread|run)(?:\s+\S+)?\s+about",
+            r"what\s+(?:was|is|were|are)\s+(?:this|all\s+this|this\s+(?:one|all))\s+about(?:,?\s+(?:from\s+)?start\s+to\s+(?:finish|end))?(?=\W*$)",
             r"what\s+(?:was|is|has\s+been|did\s+we|have\s+we|got)\s+(?:achieve[d]?|accomplish(?:ed)?|done|decide[d]?|settle[d]?)\s+in\s+(?:the\s+|this\s+)?(?:session|conversation|chat|thread|run)",
             r"what\s+(?:happened|went\s+on|was\s+going\s+on|came\s+out|did\s+we\s+do|was\s+discussed)\s+(?:in|of|during)\s+(?:the\s+|this\s+)?(?:session|conversation|chat|thread|run)",
             r"^\W*what\s+(?:happened|went\s+on|was\s+discussed)\s+(?:in|during)(?=\s+(?:the\s+)?\S+\s+(?:session|conversation|chat|thread)\W*$)",
@@ -275,6 +276,9 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
             rf"^\W*(?:which|what)(?=\s+(?:(?!{_DOES}\b)\w+\s+){{1,3}}?(?:(?:has|have|had)\s+)?{_FAILED_SO}\W*$)",
             r"^\W*(?:did|have|has)\s+any\b.*?\b(?:fail(?:ed)?|error(?:ed)?(?:\s+out)?|crash(?:ed)?|time[d]?\s+out|go(?:ne)?\s+wrong)(?=\W*$)",
             r"(?:did|does|has|have)\s+(?:anything|something)\s+(?:ever\s+)?(?:fail(?:ed)?|go(?:ne)?\s+wrong|break|broken|crash(?:ed)?)",
+            r"\bw(?:h)?at\s+(?:all\s+)?(?:fell\s+over|blew\s+up|bombed|choked|errored(?:\s+out)?)(?:\s+(?:when|while|during|on|in|at|for|with))?",
+            rf"(?:the\s+)?{_CALL}(?:\s+or\s+{_CALL})?(?=\s+(?:that\s+|which\s+)?(?:did\s+not|didn['\u2019]?t|never|could\s+not|couldn['\u2019]?t)\s+(?:get|go|come|make\s+it)\s+through\b)",
+            r"how\s+did\s+the\s+(?:failures?|errors?)(?=\s.*\blook(?:\s+like)?\b)",
         ),
     ),
     (

@@ -89,7 +89,7 @@ _THIS_SESSION: Final = re.compile(
     re.IGNORECASE,
 )
 _THIS_ONE: Final = re.compile(
-    r"(?<!\w)(?:this|here)(?:\s+one)?(?=\s*(?:[,.;:!?]|please\b|pls\b|so\s+far\b|for\s+me\b|$))",
+    r"(?<!\w)(?:this|here)(?:\s+one)?(?=\s*(?:[,.;:!?]|please\b|pls\b|so\s+far\b|for\s+me\b|about\b|$))",
     re.IGNORECASE,
 )
 """What is summed up where nothing else is named: the session in which it is asked."""

@@ -204,19 +204,28 @@ def _what_was_done(
     """
     best = int(order[0])
     of_story = stories.story[order] == stories.story[best]
-    if plan.operator is Operator.ACTOR and _GAVE_LEAVE.search(terms.text):
+    gave_leave = _GAVE_LEAVE.search(terms.text) or _is_asking(stories, features, terms, best)
+    if plan.operator is Operator.ACTOR and gave_leave:
         let = features.roles.between & features.roles.worked
         return in_front(order[of_story & let[order]], order)
     if plan.failed or plan.operator not in _OF_WHAT_WAS_DONE or not stories.failed[best]:
         return order
     if plan.operator is Operator.ACTOR:
         done = features.roles.between | features.roles.fixing_call | features.roles.fixing_result
-        return in_front(order[of_story & done[order] & ~stories.failed[order]], order)
+        done &= ~stories.failed & (stories.person | ~features.roles.says)
+        return in_front(order[of_story & done[order]], order)
     held = features.column("identifiers")
     call = calls_of(stories, features.roles)[best]
     if not terms.identifiers or held[best] or (call >= 0 and held[call]):
         return order
     return in_front(order[of_story & (held[order] >= 1)], order)
+
+
+def _is_asking(stories: Stories, features: Features, terms: StoryTerms, best: int) -> bool:
+    """Whether an agent asks for what lets a refused call through: what came of it says who did."""
+    roles = features.roles
+    asks = bool(roles.between[best] and not (roles.worked[best] or stories.person[best]))
+    return asks and not features.acts.done and _SPEAKING.search(terms.text) is None
 
 
 def _on_its_side(stories: Stories, features: Features, plan: Plan, order: Array) -> Array:

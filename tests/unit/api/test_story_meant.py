@@ -476,3 +476,16 @@ def test_what_an_identifier_is_of_is_no_name_of_an_act() -> None:
     asked.add(0, "call", "MC-99 signed", tool="payments.release")
     asked.add(0, "result", "released", tool="payments.release")
     assert asked.answer().order[0] == "6"
+
+
+def test_who_let_it_through_is_told_by_what_came_of_asking() -> None:
+    asked = Asked("Who cleared the alert wording of PS-921?")
+    asked.add(0, "message", "send the alert of PS-921", author="ann")
+    asked.add(0, "call", "PS-921", tool="push.send")
+    asked.add(0, "failure", "wording of PS-921 not cleared", tool="push.send")
+    asked.add(0, "message", "Legal flag on it, I have woken them.")
+    asked.add(0, "call", "PS-921 alert wording", tool="legal.read")
+    asked.add(0, "result", "fit to send, counsel Rosa", tool="legal.read")
+    asked.add(0, "call", "PS-921", tool="push.send")
+    asked.add(0, "result", "queued", tool="push.send")
+    assert asked.answer().order[0] == "5"
