@@ -362,13 +362,13 @@ def _as_they_say_it(query: str, names: frozenset[str]) -> str:
         if not _is_name(word, names):
             words.append(word)
             continue
-        own = "my" if _POSSESSIVE.search(word) else "I"
+        spoken = "my" if _POSSESSIVE.search(word) else "I"
         if words and words[-1].rstrip(_ENDS) == "I":
             words.pop()
-        words.append(own + word[len(word.rstrip(_ENDS)) :])
+        words.append(spoken + word[len(word.rstrip(_ENDS)) :])
     text = " ".join(words)
-    for verb, spoken in _OF_MINE:
-        text = verb.sub(spoken, text)
+    for verb, of_mine in _OF_MINE:
+        text = verb.sub(of_mine, text)
     return text
 
 

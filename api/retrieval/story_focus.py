@@ -322,8 +322,8 @@ def _named_in(stories: Stories, terms: StoryTerms, place: int) -> int:
         for one in terms.identifiers
         if terms.text.find(f" {one} ") > 0
     }
-    asked = set(terms.stems) - kinds
-    return sum(any(same_root(one, word) for word in words) for one in asked)
+    of_question = set(terms.stems) - kinds
+    return sum(any(same_root(one, word) for word in words) for one in of_question)
 
 
 def with_call(stories: Stories, features: Features) -> Array:

@@ -402,8 +402,8 @@ def _behind(stories: Stories, failure: int) -> Array:
     before[failure + 1 :] = False
     failures = numpy.flatnonzero(before)
     exact = (stories.leads_to == failure) & ~stories.failed
-    known = numpy.isin(stories.leads_to, failures) & ~stories.failed
-    behind = numpy.flatnonzero(exact if exact.any() else known)
+    of_story = numpy.isin(stories.leads_to, failures) & ~stories.failed
+    behind = numpy.flatnonzero(exact if exact.any() else of_story)
     return behind[numpy.argsort(-stories.occurred_ms[behind], kind="stable")][:1]
 
 

@@ -44,6 +44,7 @@ OWN: Final = (
     "salesops",
     "datalab",
     "household",
+    "newsroom",
 )
 OF_THE_SET: Final = ("support", "coding")
 SEED: Final = 11
