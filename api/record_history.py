@@ -101,7 +101,8 @@ def as_asked(first: Field, plan: Plan, shown: Shown) -> Stated | None:
     """
     told = _with_put_right(history(first, plan, shown), shown)
     if plan.operator is Operator.VALUE_AT:
-        return _as_of(max(span.end_ms for span in plan.spans), told) if plan.spans else told[-1]
+        end_ms = max((span.end_ms for span in plan.spans), default=None)
+        return told[-1] if end_ms is None else _as_of(end_ms, told, shown)
     told = _each_value(told)
     if is_known_first(plan):
         return told[0]
@@ -131,7 +132,7 @@ def _each_value(told: Sequence[Stated]) -> list[Stated]:
     return each
 
 
-def _as_of(end_ms: int, told: Sequence[Stated]) -> Stated:
+def _as_of(end_ms: int, told: Sequence[Stated], shown: Shown) -> Stated | None:
     """What was so before a moment; the first change after it tells, too, what was until then."""
     end = timestamp_text(end_ms)
     until = [one for one in told if one.at < end]
@@ -139,7 +140,16 @@ def _as_of(end_ms: int, told: Sequence[Stated]) -> Stated:
     changed = later.former if later is not None else ""
     if later is not None and changed and (not until or until[-1].value != changed):
         return later._replace(value=changed)
-    return until[-1] if until else told[0]
+    return until[-1] if until else _changed_to(told[0].value, shown)
+
+
+def _changed_to(value: str, shown: Shown) -> Stated | None:
+    """What a record says that was changed to a value, which others only set; None: none does."""
+    for node in shown.events.values():
+        for field in fields_of(node, shown):
+            if field.former and field.value == value:
+                return Stated(field.former, node.node_id, _at(node))
+    return None
 
 
 def _in_a_sentence(now: Stated, plan: Plan, shown: Shown, *, ahead: bool = False) -> Stated | None:

@@ -76,6 +76,9 @@ _HOW_BIG: Final = re.compile(
 )
 
 
+_WHERE: Final = re.compile(r"^\W*where(?!\w)", re.IGNORECASE)
+
+
 def asks_how_much(plan: Plan) -> bool:
     """Whether an amount is asked for."""
     return _HOW_MUCH.match(plan.timeless) is not None
@@ -108,6 +111,8 @@ def _stated(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
     if noun := noun_asked(plan.timeless):  # "which address had we on file"
         attributes.append(noun)
     fields = [*asked_fields(plan, evidence, shown)]
+    if _WHERE.match(plan.timeless):  # "placed: yes" is no place
+        fields = [field for field in fields if field.value not in ("yes", "no")]
     told = (called(meanings(name), fields, plan) for name in attributes)
     field = next(filter(None, told), None)
     return as_it_is_asked(field, plan, shown) if field is not None else _of_its_form(plan, shown)

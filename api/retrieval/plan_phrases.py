@@ -195,6 +195,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
             r"(?:what|which(?:\s+\w+)?)\s+(?:was|were)\s+(?:the|his|her|their|our|my|its)(?!\s+(?:very\s+)?(?:first|last|latest|earliest|newest)\b)",
             r"(?:what|which)\s+(?:was|were)(?=\s+(?:[^\s'\u2019]+\s+){0,2}?[^\s'\u2019]+['\u2019]s\s+(?!(?:first|last|latest|earliest|newest)\b)\w)",
             r"^\W*where\s+(?:was|were)(?=\s+\w)",
+            r"^\W*what\s+(?:was|were)(?=\s+[^\W\d]\w*(?:\.\w+)+\s+(?:on|at|by|in|as|last|yesterday)\b)",
             r"(?:what|which)\s+(?:value|setting|state|one)?\s*did\s+.*\bhave(?:\s+(?:on|in|at))?",
             r"what\s+did\s+we\s+have\s+as",
             r"if\s+i\s+look\s+back(?:\s+to)?",

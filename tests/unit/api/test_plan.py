@@ -194,6 +194,7 @@ PHRASINGS: dict[Operator, tuple[str, ...]] = {
         "Before the latest update, what was the limit?",
     ),
     Operator.VALUE_AT: (
+        "What was cdn.images.origin on 15 November?",
         "What was Otto Lind's car registration on 23 November?",
         "What was the limit on 15 November?",
         "As of 15 November, what was the limit?",

@@ -12,6 +12,7 @@ from api.record_reading import Value
 from api.record_values import each_of, value_of
 from api.retrieval.planning import plan_of
 from api.schemas import Node, NodeProvenance, Scores
+from projections.events import timestamp_ms
 from projections.schema import EVENT
 from tests.factories import partly
 
@@ -515,3 +516,24 @@ def test_a_failure_that_has_no_status_is_one() -> None:
     failed = node("failed", kind="failure", tool="order")
     given = shown((failed, "price: 7"), (node("said", "message"), "order it"))
     assert read("How much did the lid cost?", given) is None
+
+
+def test_what_was_so_before_anybody_set_it_is_what_it_was_changed_from() -> None:
+    at = "2026-01-05T12:00:00.000Z"
+    call = node("call", kind="call", tool="cdn.set_origin", at=at)
+    change = node("change", kind="other", at=at)
+    told = (
+        (call, "zone: images\norigin: img-45"),
+        (change, "from: img-52\nsetting: cdn.images.origin\nto: img-45"),
+    )
+    question = "What was the origin of the images on 2026-01-03?"
+    plan = plan_of(question, timestamp_ms("2026-01-09T00:00:00.000Z"))
+    value = value_of(plan, ["call"], shown(*told))
+    assert value is not None
+    assert value.value == "img-52"
+    assert value_of(plan, ["call"], shown(told[0])) is None
+
+
+def test_where_something_is_no_flag_says() -> None:
+    given = shown((node("one"), "placed: yes\nfit: 68 %"))
+    assert read("Where is the culture lead placed?", given) is None
