@@ -255,12 +255,12 @@ def _went_through_instead(record: Node, shown: Shown) -> dict[str, Stated]:
 
 _Argument = tuple[str | None, tuple[str, ...]]
 """A tool, and the words of the name of an argument."""
-_FLAGS: Final = word_set("true false yes no none null on off")
+FLAGS: Final = word_set("true false yes no none null on off")
 
 
 def _is_telling(value: str) -> bool:
     """Whether a value is the same wherever it stands: no flag, and no small number."""
-    return value.lower() not in _FLAGS and not (len(value) <= _SMALL and value.isdigit())
+    return value.lower() not in FLAGS and not (len(value) <= _SMALL and value.isdigit())
 
 
 _SMALL: Final = 3

@@ -17,7 +17,7 @@ from api.record_fields import (
     said_by,
     summary_of,
 )
-from api.record_history import has_failed, is_former
+from api.record_history import FLAGS, has_failed, is_former
 from api.record_numbers import AMOUNT, asks_how_long_kept, how_many, how_much, lasted, measured
 from api.record_persons import who
 from api.record_reading import (
@@ -74,8 +74,6 @@ _WHAT_OF: Final = re.compile(
 _HOW_BIG: Final = re.compile(
     r"^\W*(?:and\s+)?how\s+(?P<measure>\w+)\s+(?:is|was|are|were)\b", re.IGNORECASE
 )
-
-
 _WHERE: Final = re.compile(r"^\W*where(?!\w)", re.IGNORECASE)
 
 
@@ -112,7 +110,7 @@ def _stated(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
         attributes.append(noun)
     fields = [*asked_fields(plan, evidence, shown)]
     if _WHERE.match(plan.timeless):  # "placed: yes" is no place
-        fields = [field for field in fields if field.value not in ("yes", "no")]
+        fields = [field for field in fields if field.value.lower() not in FLAGS]
     told = (called(meanings(name), fields, plan) for name in attributes)
     field = next(filter(None, told), None)
     return as_it_is_asked(field, plan, shown) if field is not None else _of_its_form(plan, shown)

@@ -156,8 +156,7 @@ def _of_nearest(
     others = (near.get(own_id, 0.0) for own_id, story in story_of.items() if story not in same)
     if likeness[chosen] < max(LIKE, LIKER * max(others, default=0.0)):
         return None
-    words = relation_words(chosen.relation).removeprefix("has ")
-    query = _ASKED[operator].format(words, as_put(chosen.source, plan.timeless))
+    query = _put(chosen, operator, plan)
     stems = frozenset(map(stem, map(plain, topic)))
     return Meant(query, operator, stems, min(1.0, likeness[chosen]))
 
@@ -174,28 +173,30 @@ def _of_first(stories: Stories, terms: StoryTerms, plan: Plan, answer: StoryAnsw
     told = _told_with(stories, stories.ids.index(answer.order[0]))
     facts = _of_named(stories.facts, terms)
     relations = {fact.relation for fact in facts if fact.event_id in told}
-    changed = []
-    for relation in sorted(relations):
-        same = [fact for fact in facts if fact.relation == relation]
-        if len({fact.value for fact in same}) > 1:
-            changed.append(same[0])
+    by_relation = {
+        relation: {fact.value for fact in facts if fact.relation == relation}
+        for relation in relations
+    }
+    changed = [relation for relation in relations if len(by_relation[relation]) > 1]
     if len(changed) != 1:
         return None
-    (fact,) = changed
-    words = relation_words(fact.relation).removeprefix("has ")
-    query = _ASKED[operator].format(words, as_put(fact.source, plan.timeless))
+    fact = next(fact for fact in facts if fact.relation == changed[0])
+    query = _put(fact, operator, plan)
     return Meant(query, operator, frozenset(terms.stems), answer.confidence)
+
+
+def _put(fact: StoryFact, operator: Operator, plan: Plan) -> str:
+    """A question for what a fact tells, in its words."""
+    words = relation_words(fact.relation).removeprefix("has ")
+    return _ASKED[operator].format(words, as_put(fact.source, plan.timeless))
 
 
 def _told_with(stories: Stories, place: int) -> set[str]:
     """An event, its call, and what was done in its session until a person says something again."""
-    end = place + 1
-    while end < len(stories.ids) and stories.story[end] == stories.story[place]:
-        if stories.person[end]:
-            break
-        end += 1
+    apart = (stories.story != stories.story[place]) | stories.person
+    behind = takewhile(lambda after: not apart[after], range(place + 1, len(stories.ids)))
     call = calls_of(stories, roles_of(stories))[place]
-    return {stories.ids[one] for one in [*range(place, end), *([call] if call >= 0 else [])]}
+    return {stories.ids[one] for one in (place, *behind, *([call] if call >= 0 else ()))}
 
 
 def as_put(name: str, question: str) -> str:

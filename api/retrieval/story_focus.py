@@ -318,9 +318,9 @@ def _named_in(stories: Stories, terms: StoryTerms, place: int) -> int:
     """
     _, words = of_tool(stories.tools[stories.tool[place]])
     kinds = {
-        stem_in(terms.text[: terms.text.find(f" {one} ")].split()[-1])
+        stem_in(word)
         for one in terms.identifiers
-        if terms.text.find(f" {one} ") > 0
+        for word in re.findall(rf" (\S+) (?={re.escape(one)} )", terms.text)
     }
     of_question = set(terms.stems) - kinds
     return sum(any(same_root(one, word) for word in words) for one in of_question)

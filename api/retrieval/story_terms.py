@@ -178,8 +178,7 @@ def story_terms(query: str, plan: Plan) -> StoryTerms:
 
 def _aside(query: str, plan: Plan) -> set[str]:
     """Words of what leads to a question that says by itself what it asks about."""
-    clauses = _CLAUSE.split(query.rstrip(" .!?")) if plan.operator in _LED_TO else [""]
-    *before, asking = clauses
+    *before, asking = _CLAUSE.split(query.rstrip(" .!?")) if plan.operator in _LED_TO else [""]
     is_whole = _WH.search(asking) is not None and _REFERS.search(asking) is None
     told = {plain(word) for word in words_in(asking.lower())}
     if not is_whole or not told - STOP_WORDS - ASKING_WORDS:

@@ -46,6 +46,7 @@ GAP_RECORDED = "memory.gap_recorded"
 IDS_PER_EVENT = 1_000
 """Lost ids named by one system event; more go into the next."""
 _RELEASES = 20
+"""At most: a worker looks again every few seconds, so the first is nearly always enough."""
 _HALTED = GraphAhead, LedgerUnavailable
 """Outcomes of an append to a partition that is halted, or was until a moment ago."""
 
