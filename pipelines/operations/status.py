@@ -38,8 +38,11 @@ from projections.schema import CONSOLIDATION_REQUEST, DEAD_LETTER, DROPPED, PASS
 
 TIMEOUT_S = 30.0
 """Of one question, when nobody looks."""
-PATIENCE_S = 2.0
-"""For a graph to say anything at all, before it is told that it does not answer."""
+PATIENCE_S = 10.0
+"""For a graph to say anything at all, before it is told that it does not answer.
+
+The first question to a Neo4j that has just started takes seconds where the processors are busy.
+"""
 STORE_PATIENCE_S = 0.5
 """For the store of derivations."""
 TENANTS = 100

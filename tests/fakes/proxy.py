@@ -1,16 +1,17 @@
-"""A TCP proxy that cuts connections after so many bytes, as a bad network does."""
+"""A TCP proxy that cuts connections after so many bytes, or is slow, as a bad network."""
 
 from __future__ import annotations
 
 import contextlib
 import socket
 import threading
+import time
 from collections.abc import Callable
 from types import TracebackType
 
 
 class CuttingProxy:
-    """Forwards to a port of 127.0.0.1 and cuts as told.
+    """Forwards to a port of 127.0.0.1, and cuts and waits as told.
 
     Args:
         target_port: where to.
@@ -19,6 +20,7 @@ class CuttingProxy:
         lose_replies_to: a word of the requests that are executed, but whose reply never arrives:
             the connection is cut instead.
         times: how many of those.
+        first_reply_after_s: seconds until a connection has its first reply.
     """
 
     def __init__(
@@ -28,12 +30,14 @@ class CuttingProxy:
         cut_request_after: tuple[int, ...] = (),
         lose_replies_to: bytes | None = None,
         times: int = 1,
+        first_reply_after_s: float = 0.0,
     ) -> None:
         self.cuts = 0
         self._target = target_port
         self._request = list(cut_request_after)
         self._lose_replies_to = lose_replies_to
         self._times = times
+        self._first_reply_after_s = first_reply_after_s
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self._ends: list[socket.socket] = []
@@ -103,6 +107,7 @@ class CuttingProxy:
     def _copy_replies(
         self, server: socket.socket, client: socket.socket, doomed: threading.Event
     ) -> None:
+        time.sleep(self._first_reply_after_s)
         with contextlib.suppress(OSError):
             while data := server.recv(65_536):
                 if doomed.is_set():

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from rich.console import Console
@@ -16,10 +18,14 @@ from pipelines.cli.graph import picture
 from pipelines.ledger.command_notes import Rebuilding
 from pipelines.local.servers import ValkeyServer
 from pipelines.models.installed import installed_models
+from pipelines.operations import status as operation
 from pipelines.operations.status import status
+from pipelines.work.services import Services
+from pipelines.work.settings import Settings
 from pipelines.work.stages import STAGES
 from tests.decision_factories import consolidated, pass_ended, requested, system
 from tests.factories import event
+from tests.fakes.proxy import CuttingProxy
 from tests.integration.consolidation_support import Consolidated
 from tests.integration.stack import Stack
 
@@ -70,6 +76,32 @@ def test_a_redis_that_may_lose_events_is_told(
     stack.close()
     assert (document["ok"], "append-only" in document["ledger"]["at_risk"]) == (False, True)
     assert "events may get lost: Redis keeps no append-only file" in printed(document)
+
+
+def status_with(redis_url: str, graph_port: int) -> dict[str, Any]:
+    """Status by a process that has not asked the graph before."""
+    neo4j_url = f"bolt://127.0.0.1:{graph_port}"
+    with Services(Settings(redis_url=redis_url, neo4j_url=neo4j_url)) as services:
+        return status(services)
+
+
+def test_a_graph_that_takes_its_time_for_a_first_answer_is_waited_for(
+    redis_url: str, neo4j_url: str
+) -> None:
+    with CuttingProxy(urlsplit(neo4j_url).port or 0, first_reply_after_s=3.0) as slow:
+        document = status_with(redis_url, slow.port)
+    assert (document["errors"], document["ok"]) == ([], True)
+
+
+def test_a_graph_that_says_nothing_is_told_to_be_away(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operation, "PATIENCE_S", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        document = status_with(redis_url, silent.getsockname()[1])
+    (error,) = document["errors"]
+    assert (document["ok"], error["kind"], error["retryable"]) == (False, "GraphUnavailable", True)
+    assert "does not answer within 0.5 s" in error["message"]
 
 
 def test_a_rebuild_that_runs_is_told_with_how_far_it_is(stack: Stack) -> None:
