@@ -8,7 +8,6 @@ import numpy
 
 from api.retrieval.plan import READ_OFF, Operator, Plan, StoryAnswer
 from api.retrieval.plan_phrases import ASKING_WORDS
-from api.retrieval.story_acts import calls_of
 from api.retrieval.story_features import Features
 from api.retrieval.story_terms import StoryTerms
 from enrichment.act_names import of_type
@@ -84,7 +83,7 @@ def stretch(stories: Stories, features: Features, plan: Plan, best: int) -> Arra
         plan: of the question.
         best: place of the event that answers it best.
     """
-    calls = calls_of(stories, features.roles)
+    calls = features.roles.call_of.tolist()
     outcome = next((place for place, call in enumerate(calls) if call == best), best)
     start = calls[outcome]
     if plan.operator is Operator.LESSON:

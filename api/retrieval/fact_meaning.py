@@ -17,7 +17,6 @@ import numpy
 
 from api.retrieval.fact_words import WISHES, has_words
 from api.retrieval.plan import VALUES, Operator, Plan, StoryAnswer
-from api.retrieval.story_acts import calls_of
 from api.retrieval.story_roles import roles_of
 from api.retrieval.story_terms import StoryTerms
 from enrichment.stems import plain, stem, stem_in, stems_of, words_in
@@ -195,7 +194,7 @@ def _told_with(stories: Stories, place: int) -> set[str]:
     """An event, its call, and what was done in its session until a person says something again."""
     apart = (stories.story != stories.story[place]) | stories.person
     behind = takewhile(lambda after: not apart[after], range(place + 1, len(stories.ids)))
-    call = calls_of(stories, roles_of(stories))[place]
+    call = roles_of(stories).call_of[place]
     return {stories.ids[one] for one in (place, *behind, *([call] if call >= 0 else ()))}
 
 

@@ -237,11 +237,11 @@ def _acts(
     fits = has_tool & tool_fits[stories.tool] & (roles.worked | stories.failed)
     fits |= ~has_tool & type_fits[stories.type] & (roles.other | stories.failed)
     places = numpy.flatnonzero(fits).tolist()
-    calls = calls_of(stories, roles) if places else []
     for place in places:
         tool, failed = int(stories.tool[place]), bool(stories.failed[place])
         if tool >= 0:
-            act = _Act(place, calls[place], *tools[tool], failed=failed, tried=failed)
+            call = int(roles.call_of[place])
+            act = _Act(place, call, *tools[tool], failed=failed, tried=failed)
             yield act, by_tool[tool]
             continue
         verbs, others, asked_for = types[int(stories.type[place])]
@@ -251,22 +251,6 @@ def _acts(
             yield act, happened
         if tried:
             yield act._replace(verbs=asked_for, tried=True), tried
-
-
-def calls_of(stories: Stories, roles: Roles) -> list[int]:
-    """Of each outcome of a tool the place of its call; -1: it has none."""
-    calls = [-1] * len(stories.ids)
-    last: dict[tuple[int, int], int] = {}
-    tool, story = stories.tool.tolist(), stories.story.tolist()
-    outcome = (roles.worked | stories.failed).tolist()
-    is_call = (roles.call | roles.failed_call).tolist()
-    for place in range(len(calls)):
-        key = story[place], tool[place]
-        if is_call[place]:
-            last[key] = place
-        elif outcome[place] and tool[place] >= 0:
-            calls[place] = last.get(key, -1)
-    return calls
 
 
 def _is_verb(word: str, verbs: frozenset[str], nouns: frozenset[str]) -> bool:

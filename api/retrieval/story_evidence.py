@@ -12,7 +12,7 @@ import numpy
 
 from api.retrieval.plan import Operator, Plan
 from api.retrieval.plan_phrases import ASKING_WORDS
-from api.retrieval.story_acts import acts_asked, asks_for_first, calls_of
+from api.retrieval.story_acts import acts_asked, asks_for_first
 from api.retrieval.story_features import Features
 from api.retrieval.story_roles import CALL, roles_of
 from api.retrieval.story_terms import (
@@ -75,7 +75,7 @@ def recorded(stories: Stories, features: Features, terms: StoryTerms, order: Arr
 
 def _as_called(stories: Stories, features: Features, places: Array) -> Array:
     """Outcomes by their calls, which say what was done."""
-    calls = calls_of(stories, features.roles)
+    calls = features.roles.call_of
     by_call = (
         place if calls[place] < 0 or stories.failed[place] else calls[place]
         for place in places.tolist()
@@ -123,7 +123,7 @@ def records_of(stories: Stories, features: Features, terms: StoryTerms) -> Array
         for word, stem, asking in zip(terms.words, terms.stems, terms.is_asking, strict=True)
         if stem not in parts and word not in _WHOLE and not asking
     }
-    calls = numpy.array(calls_of(stories, features.roles), dtype=numpy.int64)
+    calls = features.roles.call_of
     holds = stories.holds[:, 0]
     called = [stems_of(tool) for tool in stories.tools]
     about = numpy.array([left <= words for words in called] + [False], dtype=bool)[stories.tool]
@@ -318,7 +318,7 @@ def named_moment(stories: Stories, features: Features, plan: Plan) -> tuple[int,
     anchor = features.anchor
     if plan.operator not in OF_ORDER or plan.failed is not None or anchor is None:
         return ()
-    outcomes = numpy.flatnonzero(numpy.array(calls_of(stories, features.roles)) == anchor)
+    outcomes = numpy.flatnonzero(features.roles.call_of == anchor)
     return (int(outcomes[0]) if len(outcomes) else anchor,)
 
 
@@ -334,7 +334,7 @@ def around_acts(stories: Stories, features: Features, plan: Plan, named: Iterabl
         plan: of the question.
         named: places of the acts.
     """
-    calls = calls_of(stories, features.roles)
+    calls = features.roles.call_of
     acts = sorted(
         named,
         key=lambda act: (bool(stories.in_session[act]), int(stories.occurred_ms[act])),
@@ -343,7 +343,7 @@ def around_acts(stories: Stories, features: Features, plan: Plan, named: Iterabl
     chosen = _BESIDE.get(plan.operator, _itself)
     step = -1 if plan.operator is Operator.BEFORE else 1
     told = [
-        chosen(_Around(stories, features, act, call=calls[act], step=step))
+        chosen(_Around(stories, features, act, call=int(calls[act]), step=step))
         for act in acts[:_MOST_ACTS]
     ]
     if len(told) == 1:
@@ -437,7 +437,7 @@ def stating(stories: Stories, features: Features, terms: StoryTerms) -> Stating 
     if not (entity or features.is_named or terms.identifiers):
         return None
     roles = features.roles
-    calls = numpy.array(calls_of(stories, roles), dtype=numpy.int64)
+    calls = roles.call_of
     counts = stories.counts > 0
     both = counts | numpy.where(calls[:, None] >= 0, counts[calls], False)
     names = both[:, entity]

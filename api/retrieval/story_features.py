@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import numpy
 
 from api.retrieval.plan import Operator, Plan
-from api.retrieval.story_acts import OF_ACTS, Acts, acts_asked, calls_of
+from api.retrieval.story_acts import OF_ACTS, Acts, acts_asked
 from api.retrieval.story_limits import facts_asked, facts_of_named, in_time, within_limits
 from api.retrieval.story_roles import Roles, roles_of
 from api.retrieval.story_terms import StoryTerms
@@ -425,7 +425,7 @@ class _Making:
 
     def _with_calls(self, meant: Array) -> Array:
         """An outcome is meant by what its call says, too: it need not repeat what it is of."""
-        calls = numpy.array(calls_of(self._told, self.roles), dtype=numpy.int64)
+        calls = self.roles.call_of
         return numpy.asarray(numpy.where(calls < 0, meant, numpy.maximum(meant, meant[calls])))
 
     def _called(self, place: int, begin: int) -> int:

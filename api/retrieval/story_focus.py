@@ -8,7 +8,7 @@ from typing import Final
 import numpy
 
 from api.retrieval.plan import VALUES, Operator, Plan
-from api.retrieval.story_acts import calls_of, is_asked_for, is_heard_of
+from api.retrieval.story_acts import is_asked_for, is_heard_of
 from api.retrieval.story_features import Features
 from api.retrieval.story_limits import SAYING
 from api.retrieval.story_terms import StoryTerms, stems_of_parts, stems_of_ways, ways_of_failing
@@ -328,7 +328,7 @@ def _named_in(stories: Stories, terms: StoryTerms, place: int) -> int:
 
 def with_call(stories: Stories, features: Features) -> Array:
     """Which identifiers each event holds, itself or by its call."""
-    calls = numpy.array(calls_of(stories, features.roles), dtype=numpy.int64)
+    calls = features.roles.call_of
     return stories.holds | numpy.where(calls[:, None] >= 0, stories.holds[calls], False)
 
 

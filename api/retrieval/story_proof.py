@@ -10,7 +10,7 @@ import numpy
 
 from api.retrieval.durations import from_type_to_type, stretch
 from api.retrieval.plan import VALUES, Operator, Plan
-from api.retrieval.story_acts import OF_ACTS, calls_of, is_around
+from api.retrieval.story_acts import OF_ACTS, is_around
 from api.retrieval.story_evidence import (
     MAX_TOLD,
     OF_ORDER,
@@ -215,7 +215,7 @@ def _what_was_done(
         done &= ~stories.failed & (stories.person | ~features.roles.says)
         return in_front(order[of_story & done[order]], order)
     held = features.column("identifiers")
-    call = calls_of(stories, features.roles)[best]
+    call = features.roles.call_of[best]
     if not terms.identifiers or held[best] or (call >= 0 and held[call]):
         return order
     return in_front(order[of_story & (held[order] >= 1)], order)
@@ -389,8 +389,7 @@ def _failing(stories: Stories, features: Features, best: int) -> Array:
     """The failure that an event is, or that its call ended in; empty: neither."""
     if not features.roles.failed_call[best]:
         return numpy.array([best] if stories.failed[best] else [], dtype=numpy.int64)
-    calls = numpy.array(calls_of(stories, features.roles))
-    return numpy.flatnonzero(stories.failed & (calls == best))
+    return numpy.flatnonzero(stories.failed & (features.roles.call_of == best))
 
 
 def _behind(stories: Stories, failure: int) -> Array:

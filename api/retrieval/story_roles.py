@@ -24,6 +24,7 @@ class Roles(NamedTuple):
         starts: place of the first event of its story.
         place: within its story, from 0.
         length: of its story.
+        call_of: place of the call of an outcome of a tool; -1: it has none.
         says, call, worked, other: a message; a call that is not known to have failed; a result;
             neither of these nor a failure.
         first_failure: of its story.
@@ -37,6 +38,7 @@ class Roles(NamedTuple):
     starts: Array
     place: Array
     length: Array
+    call_of: Array
     says: Array
     call: Array
     worked: Array
@@ -63,10 +65,12 @@ def roles_of(stories: Stories) -> Roles:
         ordered.read(begin, begin + length)
     says, call = stories.kind == MESSAGE, (stories.kind == CALL) & ~stories.failed
     worked = (stories.kind == _RESULT) & ~stories.failed
+    failed_call = ordered.arrays["failed_call"]
     return Roles(
         starts=starts,
         place=numpy.arange(count) - starts,
         length=numpy.repeat(lengths, lengths),
+        call_of=_call_of(stories, call | failed_call, worked | stories.failed),
         says=says,
         call=call,
         worked=worked,
@@ -75,6 +79,20 @@ def roles_of(stories: Stories) -> Roles:
         has_failure=numpy.repeat(failing, lengths),
         has_fix=numpy.repeat(_any(ordered.arrays["fixing_result"], begins), lengths),
     )
+
+
+def _call_of(stories: Stories, is_call: Array, is_outcome: Array) -> Array:
+    """Of each outcome of a tool the place of its last call before, in the same story."""
+    calls = numpy.full(len(stories.ids), -1)
+    last: dict[tuple[int, int], int] = {}
+    places = numpy.flatnonzero((is_call | is_outcome) & (stories.tool >= 0)).tolist()
+    for place in places:
+        key = int(stories.story[place]), int(stories.tool[place])
+        if is_call[place]:
+            last[key] = place
+        else:
+            calls[place] = last.get(key, -1)
+    return calls
 
 
 def _none() -> Array:
