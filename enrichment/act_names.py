@@ -16,6 +16,7 @@ from enrichment.vocabulary import (
     MOVING_VERBS,
     READ_VERBS,
     STOP_WORDS,
+    TAKING_VERBS,
     VALUE_VERBS,
     WRITE_VERBS,
     word_set,
@@ -60,6 +61,19 @@ _VERBS: Final = READ_VERBS | WRITE_VERBS.keys() | MOVING_VERBS | ADDING_VERBS | 
 _OF_ANYTHING: Final = STOP_WORDS | word_set(
     "data info details detail result results list all id ids new tool tools api status mcp"
 )
+_LAST_VERBS: Final = (
+    READ_VERBS | TAKING_VERBS | {word for word, anywhere in WRITE_VERBS.items() if anywhere}
+)
+"""Verbs that say what a tool does behind a noun, too."""
+_HTTP: Final = re.compile(r"\s*(?P<method>[A-Z]{3,6})\s+/")
+_BY_METHOD: Final = {
+    "GET": "get",
+    "HEAD": "get",
+    "PUT": "update",
+    "PATCH": "update",
+    "DELETE": "delete",
+}
+"""What a request does by its method; `POST` says nothing."""
 _SHORTEST_OBJECT: Final = 3
 """Letters of a word that tools are called after."""
 
@@ -116,9 +130,17 @@ def method(tool: str) -> str:
 
 
 def first_word(tool: str) -> str:
-    """The word of a tool's name that says what it does; empty: it has none."""
+    """The word of a tool's name that says what it does; empty: it has none.
+
+    The first of its last part, where that is no noun before a verb: `wiki_lookup` looks something
+    up, and so does `GET /exams`, whatever its path ends in.
+    """
     words = words_in(method(apart(tool)).lower())
-    return words[0] if words else ""
+    if not words or words[0] in _VERBS:
+        return words[0] if words else ""
+    if (of_http := _HTTP.match(tool)) is not None and of_http["method"] in _BY_METHOD:
+        return _BY_METHOD[of_http["method"]]
+    return words[-1] if words[-1] in _LAST_VERBS else words[0]
 
 
 def is_reader(tool: str) -> bool:
