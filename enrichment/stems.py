@@ -141,6 +141,18 @@ def same_root(stem: str, other: str) -> bool:
     return shared >= _ROOT and ends <= _NOMINAL
 
 
+_OF_AN_ACT: Final = (
+    *("ation", "lation", "ition", "ement", "ment", "ion", "ance", "ence", "al", "ur", "i"),
+)
+"""How a noun ends that says that something is done."""
+
+
+def verbs_of(stem: str) -> list[str]:
+    """Stems of the verbs that a stem may be the noun of, as `enrol` is of `enrolment`."""
+    bare = (stem.removesuffix(ending) for ending in _OF_AN_ACT)
+    return [one for one in dict.fromkeys(bare) if one != stem and same_root(one, stem)]
+
+
 @lru_cache(maxsize=65_536)
 def is_short_for(stem: str, other: str) -> bool:
     """Whether one stem is the other or begins it, as `bag` does `baggage`.

@@ -38,6 +38,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
         (
             r"^\W*(?:and\s+)?what\s+(?:has\s+|have\s+)?(?:happened|became|become)\s+(?:to|with|of)",
             r"^\W*(?:and\s+)?what\s+(?:did|have|has)\s+(?:i|we|you)\s+(?:do|done)\s+(?:about|with)",
+            r"^\W*(?:and\s+)?who\s+or\s+what\s+(?:is|are|was|were)",
         ),
     ),
     (
@@ -111,7 +112,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
             r"sum(?:ming)?\s+up(?:\s+(?:the|this|our))?(?:\s+(?:session|conversation|chat|thread|run))?",
             r"recap(?:itulate)?(?:\s+(?:the|this|our))?(?:\s+(?:session|conversation|chat|thread|run))?(?:\s+for\s+me)?",
             r"what\s+(?:was|is)\s+(?:the\s+|this\s+|our\s+)?(?:session|conversation|chat|thread|run)(?:\s+\S+)?\s+about",
-            r"what\s+(?:was|is|were|are)\s+(?:this|all\s+this|this\s+(?:one|all))\s+about(?:,?\s+(?:from\s+)?start\s+to\s+(?:finish|end))?(?=\W*$)",
+            r"what\s+(?:was|is|were|are|has|have)\s+(?:all\s+(?:of\s+)?)?this(?:\s+(?:one|all))?\s+(?:been\s+)?about(?:,?\s+(?:from\s+)?start\s+to\s+(?:finish|end))?(?=\W*$)",
             r"what\s+(?:was|is|has\s+been|did\s+we|have\s+we|got)\s+(?:achieve[d]?|accomplish(?:ed)?|done|decide[d]?|settle[d]?)\s+in\s+(?:the\s+|this\s+)?(?:session|conversation|chat|thread|run)",
             r"what\s+(?:happened|went\s+on|was\s+going\s+on|came\s+out|did\s+we\s+do|was\s+discussed)\s+(?:in|of|during)\s+(?:the\s+|this\s+)?(?:session|conversation|chat|thread|run)",
             r"^\W*what\s+(?:happened|went\s+on|was\s+discussed)\s+(?:in|during)(?=\s+(?:the\s+)?\S+\s+(?:session|conversation|chat|thread)\W*$)",
@@ -270,7 +271,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
             rf"(?:which|what)\s+(?:tool\s+)?{_CALL}\s+(?:at|for|of|in|during|on|to)\b.*?\b(?:ended\s+in\s+(?:an\s+)?errors?|failed|did\s+not\s+work|went\s+wrong|were\s+unsuccessful|blew\s+up|bombed|broke|crashed|errored(?:\s+out)?|timed\s+out|choked|fell\s+over)",
             rf"(?:list|show(?:\s+me)?|give\s+me|name|what\s+were|which\s+were|find)\s+(?:all\s+)?(?:the\s+)?(?:un-?successful|failed|failing|broken|erroneous|rejected|refused)\s+(?:tool\s+)?{_CALL}(?:\s+(?:at|of|for|in|during|to|with|on))?",
             r"(?:what|which|list|show(?:\s+me)?|give\s+me|were\s+there(?:\s+any)?|any)\s+(?:all\s+)?(?:the\s+)?(?:failures?|errors|exceptions?|problems|mistakes|time-?outs|crashes)(?:\s+(?:were\s+there|did\s+we\s+(?:get|have|see)|we\s+(?:got|had|saw)|occurred|came\s+up|happened))?(?:\s+(?:in|with|during|at|for|of|on|when))?",
-            rf"(?:tool\s+)?{_CALL}(?=\s+(?:that\s+|which\s+)?(?:went\s+wrong|were\s+(?:unsuccessful|refused|rejected)|failed|did\s+not\s+work)\b)",
+            rf"(?:tool\s+)?{_CALL}(?=\s+(?:(?:\S+\s+){0, 12}?(?:that|which)\s+)?(?:went\s+wrong|were\s+(?:unsuccessful|refused|rejected|(?:answered|met)\s+(?:with|by)\s+(?:a\s+|an\s+)?(?:refusals?|errors?|rejections?))|failed|did\s+not\s+work)\b)",
             r"(?:un-?successful|failed)\s+(?:calls?|attempts?|tries|runs?)(?:\s+(?:at|of|for|in|during|to|with))?",
             r"^\W*(?:(?:failures?|errors?|exceptions?|time-?outs?|crashes|non-?2xx|[45]xx)(?:\s*(?:,|/|&|and|or)\s*)*){2,}:\s*(?:what\s+do\s+we\s+have\s+(?:for|on|from|of))?",
             r"^\W*(?:what|which\s+(?:ones?|things?))\s+(?:has\s+|have\s+)?failed\W*$",
@@ -294,6 +295,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
             r"(?:step\s+by\s+step|tool\s+by\s+tool|call\s+by\s+call)",
             r"(?:which|what)\s+(?:tool\s+)?calls\s+(?:were|was|did|have|has|had|are)(?:\s+there|.*?\bmade)?",
             r"(?:what|which)\s+(?:is|was|were)\s+the\s+(?:very\s+)?(?:first|last|latest|newest|most\s+recent)\s+tool\s*calls?(?:\s+(?:of|by|made\s+by))?",
+            r"(?:which|what)\s+(?:calls|steps|requests)(?=\W*(?:please|pls)?\W*$)",
             r"every\s+(?:tool\s+)?call(?:\s+that)?(?:\s+(?:belongs?\s+to|was\s+made|made))?(?:\s+for)?",
         ),
     ),
@@ -382,7 +384,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
             rf"(?:^\W*|(?:what\s+(?:is|was)|what's|i\s+need|know|remember|(?:tell|give)\s+me)\s+)the\s+(?:exact\s+)?{_DAY}\s+(?:of(?!\s+birth)|on\s+which|when|that|at\s+which)",
             r"how\s+(?:long|much\s+time)\s+(?:did|does|has|have|had)\s+.*?\b(?:take[n]?|last(?:ed)?|run)(?:\s+(?:us|you|them|the\s+agents?))?(?:\s+(?:to|until|for))?",
             r"how\s+long\s+ago(?:\s+(?:was|were|did|is|has))?|(?:tell\s+me|do\s+(?:we|you)\s+know|remind\s+me)\s+when",
-            r"t(?:ook|ake)\s+place$",
+            r"t(?:ook|ake)\s+place$|(?:closed|done|finished|completed|fulfilled|delivered|sent|settled)\s+(?:on|when)(?=\W*$)",
         ),
     ),
     (
@@ -438,6 +440,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
         (
             r"(?:tell\s+me\s+|explain(?:\s+to\s+me)?\s+|do\s+(?:we|you)\s+know\s+)?why(?:\s+(?:did|was|were|is|are|do|does|has|have|had|could|can|would|will))?(?:\s+we\s+see)?",
             r"how\s+come(?:\s+(?:there\s+(?:is|are|was|were)|that|we))?",
+            r"understand\s+(?:the\s+)?(?:trouble|problems?|failure|refusal|rejection|errors?|hiccup|issue)(?:\s+(?:with|of|in|about))?",
             r"what\s+(?:exactly\s+)?(?:has\s+|had\s+)?(?:went|goes|was|is)\s+wrong(?:\s+(?:with|in|at|on|during))?",
             r"what\s+(?:has\s+|had\s+)?(?:stopped|blocked|prevented|hindered|held\s+up|broke|caused|triggered|provoked|kept|led\s+to|made|brought\s+about|produced|interrupted|delayed)(?:\s+the\s+first\s+agent\s+from)?",
             r"(?:for\s+)?(?:what|which)\s+(?:reasons?|grounds?|causes?)(?:\s+(?:did|was|were|is|has|had|made|led))?",

@@ -25,6 +25,7 @@ from api.retrieval.plan_phrases import ROWS
 from api.retrieval.query_terms import MAX_SEARCHED_CHARACTERS, as_meant
 from api.retrieval.question_forms import SURELY_BELOW, reading, without_asking
 from api.retrieval.time_windows import Window, exact_windows
+from enrichment.stems import words_in
 
 _ALL: Final = frozenset(Operator)
 
@@ -89,7 +90,7 @@ _THIS_SESSION: Final = re.compile(
     re.IGNORECASE,
 )
 _THIS_ONE: Final = re.compile(
-    r"(?<!\w)(?:this|here)(?:\s+one)?(?=\s*(?:[,.;:!?]|please\b|pls\b|so\s+far\b|for\s+me\b|about\b|$))",
+    r"(?<!\w)(?:this|here)(?:\s+one)?(?=\s*(?:[,.;:!?]|please\b|pls\b|so\s+far\b|for\s+me\b|(?:been\s+)?about\b|$))",
     re.IGNORECASE,
 )
 """What is summed up where nothing else is named: the session in which it is asked."""
@@ -139,8 +140,8 @@ _NOT_MEANT: Final = re.compile(
     re.IGNORECASE,
 )
 """A time or a value that is not meant, behind the one that is."""
-_WORD: Final = r"[\w.:~#/@&'\u2019-]+"
-_NAME: Final = r"(?:[A-Z][\w'\u2019-]*|[\w.:~#/-]*\d[\w.:~#/-]*)"
+_WORD: Final = r"[\w.:~#/@&'\u2019-]+(?<!\.)"
+_NAME: Final = r"(?:(?!I\b)[A-Z][\w'\u2019-]*|[\w.:~#/-]*\d[\w.:~#/-]*)"
 _VALUE_OF: Final = re.compile(
     rf"(?<!\w)[Tt]he\s+(?:(?!(?:the|of|for)\s){_WORD}\s+){{1,5}}of\s+(?!in\b|at\b|on\b|by\b)(?:{_WORD}\s+){{0,5}}?"
     rf"{_NAME}(?:\s+{_NAME})*(?:(?<=['\u2019]s)\s+\w+)?"
@@ -154,6 +155,8 @@ _IN_WHICH: Final = re.compile(
 """What something is in: "in which city is Ana?"."""
 _OF_A_NAME: Final = 0.4
 """How sure it is that a value is asked for where nothing but such a name tells."""
+_SURE: Final = 0.65
+"""How likely at least what a question asks for must be, where only its form tells."""
 
 
 @lru_cache(maxsize=256)
@@ -188,12 +191,14 @@ def plan_of(
     operator, confidence, guessed = _asked(
         text, timeless, matching, shares=read.shares, besides=not_meant
     )
+    unsure = guessed and confidence < _SURE
+    of_name = _asks_of_name(timeless, operator, guessed=guessed, unsure=unsure)
     compares = _COMPARED.match(text) is not None
     if guessed and compares:  # of what there is of both, not of one value
         operator, confidence, guessed = Operator.SEARCH, 0.0, False
     if confidence == 0 and quoted:
         operator, confidence = Operator.SIMILAR, 0.8
-    elif not (besides or compares) and _asks_of_name(timeless, operator, guessed=guessed):
+    elif of_name and not (besides or compares):
         operator, confidence, guessed = Operator.VALUE, _OF_A_NAME, True
     if operator is Operator.VALUE and _ABOUT.match(text):
         operator, confidence, guessed = Operator.SEARCH, 0.0, False  # all of it tells, no field
@@ -237,7 +242,7 @@ def _asks_if_so(text: str) -> bool:
     return _WHAT.search(text) is None and _IF_SO.match(re.split(r"[,;:]\s", text)[-1]) is not None
 
 
-def _asks_of_name(text: str, operator: Operator, *, guessed: bool) -> bool:
+def _asks_of_name(text: str, operator: Operator, *, guessed: bool, unsure: bool) -> bool:
     """Whether something of what has a name is all that a question tells, and not if it is so."""
     named = _VALUE_OF.search(text)
     # "the on-call contact for Ana Sato?" says nothing of calls
@@ -245,6 +250,7 @@ def _asks_of_name(text: str, operator: Operator, *, guessed: bool) -> bool:
     may_be = operator is Operator.SEARCH or (
         guessed and (operator is Operator.PREFERENCE or (is_all and operator is Operator.CALLS))
     )
+    may_be |= unsure and operator is Operator.PROFILE  # all of somebody is asked for otherwise
     is_of_one = (is_all or named is not None) and _IF_SO.match(text) is None
     return may_be and (is_of_one or _IN_WHICH.match(text) is not None)
 
@@ -255,7 +261,8 @@ _IF_SO: Final = re.compile(
 )
 _OF_CHANGE: Final = re.compile(
     r"(?<!\w)(?:root\s+causes?|ch(?:an|na)g(?:ed?|es|ing)|alter(?:ed|ations?)|modif(?:ied|ications?)|"
-    r"reconfigur\w+)(?!\w)",
+    r"reconfigur\w+|(?:decision|switch|move|measure|step)s?\s+(?:that|which)\s+"
+    r"(?:explains?|caused?|led|lies?|brought))(?!\w)",
     re.IGNORECASE,
 )
 """Says that something is behind what happened that was done before it."""
@@ -397,6 +404,11 @@ def _quoted(text: str) -> str:
     if _ERROR.match(text) and not _ASKS.match(text):
         return text.strip(" ?")
     return ""
+
+
+def failing_words(text: str) -> set[str]:
+    """The words by which a question says that something failed, in lower case."""
+    return {word for match in _FAILED.finditer(text) for word in words_in(match[0].lower())}
 
 
 def _failed(text: str, operator: Operator) -> bool | None:

@@ -303,6 +303,7 @@ def is_unheard_of(stories: Stories, terms: StoryTerms, plan: Plan, first: str) -
         first: the id of the event that answers it best.
     """
     telling = [place for place, asking in enumerate(terms.is_asking) if not asking]
+    telling = [place for place in telling if not terms.is_aside[place]]
     unheard = sum(not is_heard_of(stories, place) for place in telling)
     counts = plan.operator is Operator.COUNT or _HOW_MANY.match(plan.timeless) is not None
     loosely = not counts or stories.failed[stories.ids.index(first)]

@@ -11,9 +11,10 @@ import numpy
 
 from api.retrieval.plan import VALUES, Operator, Plan
 from api.retrieval.plan_phrases import ASKING_WORDS, MARKS
+from api.retrieval.planning import failing_words
 from api.retrieval.query_terms import as_meant
 from api.retrieval.question_forms import topic_shares
-from enrichment.stems import plain, stem, words_in
+from enrichment.stems import plain, stem, verbs_of, words_in
 from enrichment.vocabulary import STOP_WORDS, word_set
 from pipelines.columns.records import Array, Joined, StoriesAsked
 
@@ -42,6 +43,8 @@ _REFERS: Final = re.compile(
     re.IGNORECASE,
 )
 """Points to what was said before."""
+_CLEFT: Final = re.compile(r"(?<!\w)(?:is|was|has)\s+it\s+(?:been\s+)?that(?!\w)", re.IGNORECASE)
+""""How often was it that …?": nothing before is meant."""
 _NAMING: Final = re.compile(r"\S*[A-Z\d]\S*")
 _SESSION: Final = re.compile(r"[\w.:/-]{4,}")
 _PARTICLES: Final = word_set("away back by down in off on out over up")
@@ -66,7 +69,8 @@ _PROMISING: Final = word_set(
     "undertake undertook assurance assurances assured commitment commitments committed obligation "
     "obligations word words debt debts owe owes owed deliver delivered delivery fulfil fulfill "
     "fulfilled fulfilment unfulfilled honour honoured honor honored discharge discharged redeem "
-    "redeemed keep kept unkept broken await awaits awaiting pending outstanding overdue due loose "
+    "redeemed keep kept unkept broken await awaits awaiting wait waits waiting announce announced "
+    "announcement announcements pending outstanding overdue due loose "
     "ends follow followed carry carried dangling hanging remain remains remaining list date deed "
     "deeds"
 )
@@ -103,9 +107,11 @@ class StoryTerms(NamedTuple):
         text: the question in lower case, its words apart by one space.
         sessions: that it may name.
         is_aside: of each word, whether it stands in front of the clause that asks, and in none
-            that says what is asked: "somebody complains again: how often did the export stop?".
+            that says what is asked: "somebody complains again: how often did the export stop?";
+            or says that it failed, where that is counted.
         joined: stems of two words in a row that are written as one ("call sheet", `callsheet`), and
             the places of the two among the stems.
+        verbs: stems of the verbs that words are nouns of ("enrolment", `enrol`), names apart.
     """
 
     words: tuple[str, ...]
@@ -118,6 +124,7 @@ class StoryTerms(NamedTuple):
     sessions: tuple[str, ...]
     is_aside: tuple[bool, ...]
     joined: tuple[Joined, ...] = ()
+    verbs: tuple[Joined, ...] = ()
 
     @property
     def is_topicless(self) -> bool:
@@ -172,19 +179,29 @@ def story_terms(query: str, plan: Plan) -> StoryTerms:
             :MAX_SESSIONS
         ],
         joined=tuple(dict.fromkeys(_joined(content, tuple(chosen)))),
+        verbs=tuple(
+            Joined(verb, place, place)
+            for place, (noun, word) in enumerate(chosen.items())
+            for verb in verbs_of(noun)
+            if word not in ASKING_WORDS and word not in parts and verb not in chosen
+        ),
         is_aside=tuple(word in aside for word in chosen.values()),
     )
 
 
 def _aside(query: str, plan: Plan) -> set[str]:
-    """Words of what leads to a question that says by itself what it asks about."""
+    """Words of what leads to a question that says by itself what it asks about.
+
+    And those that say that it failed, in whatever way a tool says so.
+    """
+    failing = failing_words(query) if plan.failed and plan.operator in COUNTED else set()
     *before, asking = _CLAUSE.split(query.rstrip(" .!?")) if plan.operator in _LED_TO else [""]
-    is_whole = _WH.search(asking) is not None and _REFERS.search(asking) is None
+    is_whole = _WH.search(asking) and not _REFERS.search(_CLEFT.sub(" ", asking))
     told = {plain(word) for word in words_in(asking.lower())}
     if not is_whole or not told - STOP_WORDS - ASKING_WORDS:
-        return set()
+        return failing
     spoken = (word for clause in before for word in words_in(_NAMING.sub(" ", clause)))
-    return {plain(word) for word in spoken} - told
+    return failing | ({plain(word) for word in spoken} - told)
 
 
 def _joined(content: Sequence[str], stems: Sequence[str]) -> Iterator[Joined]:
@@ -249,6 +266,7 @@ def stories_asked(
         hits=hits,
         stems=terms.stems,
         joined=terms.joined,
+        verbs=terms.verbs,
         identifiers=[stems_of_parts(identifier) for identifier in terms.identifiers],
         vector=vector,
         capitalised=sorted(terms.capitalised),

@@ -275,6 +275,7 @@ class StoriesAsked(NamedTuple):
         by_change: which change is behind a failure is asked for, though none be known to be.
         by_promise: whether what was said is fulfilled is asked for.
         joined: what holds one of these, holds both of its words.
+        verbs: the same of words that are nouns of these, where nothing holds the noun itself.
     """
 
     hits: Sequence[str]
@@ -294,6 +295,7 @@ class StoriesAsked(NamedTuple):
     by_change: bool = False
     by_promise: bool = False
     joined: Sequence[Joined] = ()
+    verbs: Sequence[Joined] = ()
 
 
 class Stories(NamedTuple):

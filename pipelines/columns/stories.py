@@ -35,6 +35,7 @@ from pipelines.columns.listing import (
 from pipelines.columns.records import (
     KINDS,
     MESSAGE,
+    Joined,
     Stories,
     StoriesAsked,
     StoryFact,
@@ -299,15 +300,25 @@ class _Telling:
 
     def _counted(self, rows: Rows) -> tuple[Array, Array]:
         """How often each event holds each stem, and how many do; one word may hold two of them."""
-        texts, question = self._events.texts, self._question
+        texts, joined = self._events.texts, self._joined
         counts = texts.counts(self._stems, rows)
         holding = texts.holding(self._stems, self._view.seen)
-        return with_joined(counts, question.joined), with_joined(holding, question.joined)
+        return with_joined(counts, joined), with_joined(holding, joined)
 
     @cached_property
     def _stems(self) -> list[str]:
-        """Of the question, then those of two words as one."""
-        return [*self._question.stems, *(stem for stem, *_ in self._question.joined)]
+        """Of the question, then those of two words as one, and of verbs for nouns."""
+        return [*self._question.stems, *(stem for stem, *_ in self._joined)]
+
+    @cached_property
+    def _joined(self) -> list[Joined]:
+        """Those of the question, and what it calls by a noun that nobody ever said by its verb."""
+        question, joined = self._question, [Joined(*one) for one in self._question.joined]
+        if not question.verbs:
+            return joined
+        holding = self._events.texts.holding(question.stems, self._view.seen)
+        verbs = (Joined(*one) for one in question.verbs)
+        return [*joined, *(verb for verb in verbs if not holding[verb.first])]
 
     def _leads(self, rows: Rows) -> Array:
         """The place of the failure that each event is a cause of; -1 of most."""
@@ -392,8 +403,12 @@ class _Telling:
         return int(places[alike.argmax()]) if alike.max() >= _KEEPS else None
 
     def _is_of_same(self, row: int, acts: Sequence[int]) -> bool:
-        """Whether some acts were done to all that an event names by an identifier."""
-        named = identifiers_of(self._view, (row,))
+        """Whether some acts were done to all that an event names by an identifier.
+
+        For whom they were done names no thing.
+        """
+        user = self._events.names.text(int(self._events.table["user"][row])) or ""
+        named = identifiers_of(self._view, (row,)) - {user.lower()}
         if not named:
             return False
         before = self._events.table.whole("previous").item

@@ -34,6 +34,7 @@ PHRASINGS: dict[Operator, tuple[str, ...]] = {
         "What does the surcharge result from?",
         "What was the blocker on the purge of the snapshot?",
         "Where the hell does the double entry come from?",
+        "A guest of mine would like to understand the trouble with the double entry.",
     ),
     Operator.LESSON: (
         "How was the import fixed?",
@@ -69,6 +70,7 @@ PHRASINGS: dict[Operator, tuple[str, ...]] = {
     ),
     Operator.CALLS: (
         "Which tools were used for the booking?",
+        "I want the booking of order 4711 as a list: which calls, please?",
         "What tools did the support agent use for order 4711?",
         "What tools were used in session Z?",
         "List the tool calls for the refund.",
@@ -78,6 +80,7 @@ PHRASINGS: dict[Operator, tuple[str, ...]] = {
     ),
     Operator.FAILURES: (
         "Which step of the firing of kiln K-2 blew up?",
+        "Please list those steps of the firing of kiln K-2 that were answered with a refusal.",
         "did any dns call error out?",
         "Have any of the nightly jobs timed out?",
         "Which calls failed during the booking?",
@@ -101,6 +104,7 @@ PHRASINGS: dict[Operator, tuple[str, ...]] = {
     ),
     Operator.TIME: (
         "Find out the exact date on which the pot was glazed.",
+        "send the invoice of Ana: settled on?",
         "When was the release?",
         "When did the migration take place?",
         "On which day did we ship the parcel?",
@@ -260,12 +264,14 @@ PHRASINGS: dict[Operator, tuple[str, ...]] = {
         "Summarise session s-12.",
         "Sum up this session.",
         "What was session s-12 about?",
+        "Sorry, I was away. What has all this been about?",
         "Give me the gist of session s-12.",
         "Recap s-12 for me.",
         "What happened in this session?",
     ),
     Operator.SEARCH: (
         "What did I promise Ana?",
+        "Who or what is kiln_4711 meant to be?",
         "Does Ana have a cat?",
         "Order 4711",
         "Is the office open at night?",
@@ -303,6 +309,14 @@ def test_every_operator_has_its_phrasings() -> None:
         ("What happened right before the crash?", "the crash"),
         ("What does the file show for the desk of Ana Sato?", "the desk of Ana Sato"),
         ("A form asks me: the size of kiln K-12?", "the size of kiln K-12"),
+        (
+            "The page of 16 November is torn. The desk of Ana Sato, at that time?",
+            "The desk of Ana Sato",
+        ),
+        (
+            "On 14 November, my day... what did I hear of the desk of Ana Sato?",
+            "the desk of Ana Sato",
+        ),
         ("Where did Ana live before Coimbra?", "Ana live before Coimbra"),
         ('I just got "DiskError: no space left". Is that new?', "DiskError: no space left"),
     ],

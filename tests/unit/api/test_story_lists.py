@@ -235,6 +235,12 @@ def test_what_failed_may_be_told_in_other_words(kind: str, said: str, is_unheard
     assert is_unheard_of(stories.stories(), terms, plan, "0") is is_unheard
 
 
+def test_what_leads_to_a_count_need_not_be_heard_of() -> None:
+    plan, terms, stories = asked("The board asks for a figure: how many times did the lift stop?")
+    stories.add(0, "result", "lift stop", tool="run")
+    assert is_unheard_of(stories.stories(), terms, plan, "0") is False
+
+
 def test_sessions_are_listed_by_the_number_of_what_they_are_about() -> None:
     for question, saying in (
         ("Which sessions are about RF-77?", ("rf", "77")),

@@ -56,6 +56,13 @@ def test_of_a_plain_question_each_word_is_what_it_is_about() -> None:
     assert set(terms.shares) == {1.0}
 
 
+def test_a_noun_of_an_act_may_be_told_by_its_verb_and_a_name_may_not() -> None:
+    question = "How often did the enrolment of Clemence fail after the shipment?"
+    terms = story_terms(question, plan_of(question, NOW_MS))
+    told = {one.stem: terms.words[one.first] for one in terms.verbs}
+    assert told == {"enrol": "enrolment", "ship": "shipment"}
+
+
 @pytest.mark.parametrize(
     ("question", "joined"),
     [
@@ -82,6 +89,11 @@ def test_two_words_in_a_row_may_be_written_as_one(
         ("The export stopped again. How often did it do that?", set()),
         ("Hamburg complains: how often did the export stop?", {"complains"}),
         ("The nightly export: why did it stop?", set()),
+        (
+            "The board wants a figure: how often was it that the export stopped?",
+            {"board", "figure"},
+        ),
+        ("How often did the export bounce?", {"bounce"}),
     ],
 )
 def test_what_leads_to_a_question_that_says_all_is_aside(question: str, aside: set[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from enrichment.stems import is_short_for, said_stems, stem
+from enrichment.stems import is_short_for, said_stems, stem, verbs_of
 
 
 @pytest.mark.parametrize(
@@ -38,3 +38,19 @@ def test_a_name_in_camel_case_is_said_whole_and_by_its_words() -> None:
     assert {"highlatenci", "high", "latenci", "creat", "order", "webnod", "nod"} <= told.keys()
     assert told["high"] == told["highlatenci"] == 1
     assert said_stems("", "", "NASA said OK").keys() == {"nasa", "said", "ok"}
+
+
+@pytest.mark.parametrize(
+    ("noun", "verb"),
+    [
+        *(("enrolment", "enrol"), ("cancellation", "cancel"), ("activation", "activate")),
+        *(("approval", "approve"), ("delivery", "deliver"), ("payment", "pay")),
+    ],
+)
+def test_the_noun_of_an_act_leads_to_its_verb(noun: str, verb: str) -> None:
+    assert stem(verb) in verbs_of(stem(noun))
+
+
+@pytest.mark.parametrize("word", ["city", "lamp", "total"])
+def test_what_is_of_no_verb_leads_to_none(word: str) -> None:
+    assert verbs_of(stem(word)) == []

@@ -204,6 +204,18 @@ def test_what_writes_two_words_as_one_holds_both() -> None:
     assert told(tenant, stems=["call"], joined=[("callsheet", 0, 0)], by_failure=True).ids != []
 
 
+def test_what_is_called_by_a_noun_is_held_by_its_verb_where_nobody_says_the_noun() -> None:
+    failed = {"text": "rejected", "tool_name": "enrolDevice", "kind": EventKind.FAILURE.value}
+    verbs = [("enrol", 0, 0)]
+    tenant = made(failed, {"text": "a lamp"})
+    asked = told(tenant, stems=["enrolment", "lamp"], verbs=verbs, by_failure=True)
+    assert by_id(asked, "counts")["e0"] == [1, 0]
+    assert asked.holding.tolist() == [1, 1]
+    tenant = made(failed, {"text": "an enrolment"})
+    asked = told(tenant, hits=["e0"], stems=["enrolment"], verbs=verbs)
+    assert by_id(asked, "counts")["e0"] == [0], "somebody says the noun, so that is meant"
+
+
 def test_agents_are_those_that_call_tools_whoever_is_said_to_speak() -> None:
     tenant = made(
         {"agent_id": "support-agent", "text": "I will look"},
@@ -339,13 +351,27 @@ def test_what_is_done_to_what_a_promise_names_fulfils_it(
     tenant = made(
         {"text": "i will stop that one on friday", "user_id": "ann"}, result | {"session_id": "t"}
     )
-    for event, name in (("e0", "ab-5"), ("e1", done_to)):
+    told_of = about(tenant, ("e0", "ab-5"), ("e1", done_to))
+    assert by_id(told_of, "fulfilled") == {"e0": fulfilled}
+
+
+def test_for_whom_it_is_done_is_not_what_a_promise_names() -> None:
+    of_user = {"user_id": "u-7"}
+    done = {"kind": "result", "tool_name": "room.book", "status": "completed", "session_id": "t"}
+    tenant = made({"text": "i will put in the e-book on friday", **of_user}, done | of_user)
+    told_of = about(tenant, ("e0", "u-7"), ("e1", "u-7"), user="u-7")
+    assert by_id(told_of, "fulfilled") == {"e0": False}
+
+
+def about(tenant: Tenant, *named: tuple[str, str], user: str = "ann") -> Stories:
+    """Stories of the first event, asked for as a promise, where events name things."""
+    for event, name in named:
         values = dict.fromkeys(ENTITY_PROPERTIES) | {"canonical_name": name}
         tenant.set_node(ENTITY.label, name, FoundNode((TENANT, name), True, values, False))
         row = tenant.events.rows[event]
         tenant.mentions.add(Edge(row, tenant.entities.rows[name], 1.0, False))
-    told_of = told(tenant, "ann", hits=["e0"], by_promise=True)
-    assert by_id(told_of, "fulfilled") == {"e0": fulfilled}
+    stories: Stories = told(tenant, user, hits=["e0"], by_promise=True)
+    return stories
 
 
 def test_what_an_agent_may_have_promised_is_told_without_being_found() -> None:
