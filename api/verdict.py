@@ -20,6 +20,7 @@ from api.retrieval.intent import PERSONAL
 from api.retrieval.narrative import AnswerHead
 from api.retrieval.outstanding import promised_in
 from api.retrieval.plan import VALUES, Operator, Plan, StoryAnswer
+from api.retrieval.story_evidence import MAX_TOLD
 from api.schemas import Answer, AtlasResponse, Edge, Node, PlanReport
 from api.spoken_answers import is_said, said_first, said_time
 from enrichment.event_kinds import EventKind
@@ -214,7 +215,7 @@ def _promised(evidence: list[str], shown: Shown, *, is_list: bool) -> tuple[Any,
         if one in shown.events and (words := promised_in(said_by(shown.events[one], shown)))
     }
     if not told:
-        return None, evidence if is_list else evidence[:1]
+        return None, evidence[: MAX_TOLD if is_list else 1]
     several = is_list or len(told) > 1
     return [*told.values()] if several else next(iter(told.values())), [*told]
 

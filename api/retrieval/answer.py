@@ -377,8 +377,10 @@ class Retrieval:
         story = self._page.story
         if story is None or story.plan.operator not in OF_TEXTS:
             return {}
+        promising = story.plan.operator is Operator.PROMISE
+        proving = set(story.evidence if promising else ())  # words alone tell which do promise
         events = list(filter(is_event, ids))[:MAX_RECORDS]
-        return {own_id: place < MAX_TEXTS for place, own_id in enumerate(events)}
+        return {one: place < MAX_TEXTS or one in proving for place, one in enumerate(events)}
 
     def _supporting(self, ids: Sequence[str]) -> Mapping[str, Sequence[str]]:
         """The newest events that mention the entities of the page, by own id."""

@@ -22,7 +22,7 @@ from api.retrieval.story_terms import StoryTerms
 from enrichment.stems import plain, stem, stem_in, stems_of, words_in
 from enrichment.vocabulary import CAMEL, STOP_WORDS, relation_words
 from pipelines.columns.reads import ColumnReads, Wanted
-from pipelines.columns.records import Stories, StoryFact
+from pipelines.columns.records import Array, Stories, StoryFact
 
 Embed = Callable[[str], Sequence[float] | None]
 """The vector of a text, of unit length; None: not in time."""
@@ -35,6 +35,10 @@ LIKER: Final = 1.4
 """So many times as near as any other record must it be."""
 MEANT_SURELY: Final = 0.75
 """Likeness from which on nothing else is asked for."""
+_MORE_THAN_ONE: Final = 2
+"""Words of what is asked for, by which alone nothing else is meant."""
+MAX_TELLING: Final = 40
+"""Of the events that were found, those that may tell a fact in the words of the question."""
 MAX_RELATIONS: Final = 4
 """Of one thing, those whose events are nearest: each takes two embeddings, which are remembered."""
 _ASKED: Final = {
@@ -128,6 +132,8 @@ def in_words_of_facts(
     """
     if (meant := _of_first(stories, terms, plan, answer)) is not None:
         yield meant
+    if (meant := _of_telling(stories, terms, plan, answer)) is not None:
+        yield meant
     if (meant := _of_nearest(reads, stories, terms, plan, embed=embed)) is not None:
         yield meant
 
@@ -169,19 +175,53 @@ def _of_first(stories: Stories, terms: StoryTerms, plan: Plan, answer: StoryAnsw
     operator = None if terms.identifiers else asks_value(plan)
     if operator is None or answer.confidence < MEANT_SURELY:
         return None  # it has the name of somebody, and may have no word of what is asked
-    told = _told_with(stories, stories.ids.index(answer.order[0]))
-    facts = _of_named(stories.facts, terms)
-    relations = {fact.relation for fact in facts if fact.event_id in told}
-    by_relation = {
-        relation: {fact.value for fact in facts if fact.relation == relation}
-        for relation in relations
-    }
-    changed = [relation for relation in relations if len(by_relation[relation]) > 1]
-    if len(changed) != 1:
+    call_of = roles_of(stories).call_of
+    told = _told_with(stories, call_of, stories.ids.index(answer.order[0]))
+    fact = _changed(stories, _of_named(stories.facts, terms), told)
+    if fact is None:
         return None
-    fact = next(fact for fact in facts if fact.relation == changed[0])
     query = _put(fact, operator, plan)
     return Meant(query, operator, frozenset(terms.stems), answer.confidence)
+
+
+def _of_telling(
+    stories: Stories, terms: StoryTerms, plan: Plan, answer: StoryAnswer
+) -> Meant | None:
+    """In the words of the fact of which somebody spoke in all words of the question; None: nobody.
+
+    "What do you show as my office hour?" was answered by `consultation`: what they said and what
+    was done at once for it hold the words together, and the first event one of them, perhaps.
+    """
+    operator = None if terms.identifiers else asks_value(plan)
+    facts = [] if operator is None else _of_named(stories.facts, terms)
+    words = words_in(" ".join(_asked_for(terms, (fact.source for fact in facts))))
+    spoken = [place for place, word in enumerate(terms.words) if word in words]
+    if operator is None or len(spoken) < _MORE_THAN_ONE:
+        return None
+    call_of = roles_of(stories).call_of
+    for place in map(stories.ids.index, answer.order[:MAX_TELLING]):
+        told = _told_with(stories, call_of, place) if stories.person[place] else []
+        if not told or not stories.counts[told][:, spoken].any(axis=0).all():
+            continue
+        if (fact := _changed(stories, facts, told)) is not None:
+            query = _put(fact, operator, plan)
+            return Meant(query, operator, frozenset(terms.stems), MEANT_SURELY)
+    return None
+
+
+def _changed(
+    stories: Stories, facts: Sequence[StoryFact], places: Sequence[int]
+) -> StoryFact | None:
+    """The one fact that some events tell which has had more than one value; None: none, or more."""
+    told = {stories.ids[place] for place in places}
+    relations = {fact.relation for fact in facts if fact.event_id in told}
+    values: dict[str, set[str]] = {}
+    for fact in facts:
+        values.setdefault(fact.relation, set()).add(fact.value)
+    changed = [relation for relation in relations if len(values[relation]) > 1]
+    if len(changed) != 1:
+        return None
+    return next(fact for fact in facts if fact.relation == changed[0])
 
 
 def _put(fact: StoryFact, operator: Operator, plan: Plan) -> str:
@@ -190,12 +230,12 @@ def _put(fact: StoryFact, operator: Operator, plan: Plan) -> str:
     return _ASKED[operator].format(words, as_put(fact.source, plan.timeless))
 
 
-def _told_with(stories: Stories, place: int) -> set[str]:
+def _told_with(stories: Stories, call_of: Array, place: int) -> list[int]:
     """An event, its call, and what was done in its session until a person says something again."""
     apart = (stories.story != stories.story[place]) | stories.person
     behind = takewhile(lambda after: not apart[after], range(place + 1, len(stories.ids)))
-    call = roles_of(stories).call_of[place]
-    return {stories.ids[one] for one in (place, *behind, *([call] if call >= 0 else ()))}
+    call = int(call_of[place])
+    return [place, *behind, *([call] if call >= 0 else ())]
 
 
 def as_put(name: str, question: str) -> str:

@@ -264,6 +264,10 @@ def _of_somebody(
     return Proof(order, order[:1], is_known=is_known or None)
 
 
+MAX_PROMISING: Final = 30
+"""Words of agents that may promise something, of which all is read to see which do."""
+
+
 def _of_promises(
     stories: Stories, features: Features, terms: StoryTerms, *, plan: Plan, order: Array
 ) -> Proof:
@@ -277,14 +281,14 @@ def _of_promises(
         may_promise &= ~stories.fulfilled
     promised = order[may_promise[order]]
     if terms.is_topicless and len(promised):  # to whom is who asks: all of it is meant
-        return Proof(in_front(promised, order), promised[:MAX_TOLD], is_known=True)
+        return Proof(in_front(promised, order), promised[:MAX_PROMISING], is_known=True)
     about = features.column("story_words")[promised] > 0
     of_somebody = features.is_named or bool(terms.capitalised)
     if about.any() and not of_somebody:
         promised = promised[about]
     is_heard = bool(about.any()) or of_somebody
     is_known = None if len(promised) and is_heard else False
-    return Proof(order, promised[:MAX_TOLD], is_known=is_known)
+    return Proof(order, promised[:MAX_PROMISING], is_known=is_known)
 
 
 def _around(

@@ -45,6 +45,7 @@ OWN: Final = (
     "datalab",
     "household",
     "newsroom",
+    "campus",
 )
 OF_THE_SET: Final = ("support", "coding")
 SEED: Final = 11

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
-from api.retrieval.fact_meaning import as_put, asks_value, in_words_of_facts
-from api.retrieval.plan import Operator
+from api.retrieval.fact_meaning import MEANT_SURELY, Meant, as_put, asks_value, in_words_of_facts
+from api.retrieval.plan import Operator, StoryAnswer
 from api.retrieval.planning import plan_of
 from api.retrieval.story_terms import story_terms
+from pipelines.columns.records import StoryFact
+from tests.unit.api.test_story_answer import asked
 
 NOW_MS = 1_795_543_200_000  # 2026-11-24T18:00Z
 
@@ -45,3 +47,37 @@ def test_what_is_named_by_a_number_is_found_by_it() -> None:
 )
 def test_a_name_is_spelled_as_the_question_has_it(name: str, put: str) -> None:
     assert as_put(name, "What is the parking bay of Ann Lee?") == put
+
+
+def meant_by(question: str, said: str) -> list[Meant]:
+    """Of somebody who said a text, whereupon their record was shown, and changed another day."""
+    plan, terms, told = asked(question)
+    told.add(0, "message", said, author="ann lee").add(0, "call", "person", tool="roster_get")
+    told.add(0, "result", "mondays", tool="roster_get")
+    told.add(1, "message", "fridays from now on", author="ann lee")
+    told.add(1, "result", "fridays", tool="roster_put")
+    told.add(2, "message", "until when may one come", author="ann lee")
+    told.add(2, "result", "closes", tool="depot_hours")
+    told.facts = [
+        StoryFact("2", "ann lee", "has_vorlage", "mondays", 0, 9),
+        StoryFact("4", "ann lee", "has_vorlage", "fridays", 9, None),
+        StoryFact("2", "ann lee", "has_branch", "south", 0, None),
+    ]
+    answer = StoryAnswer(plan, 0.99, ["6", "0", "3"], {}, "events", None, [], True, {})
+    reads: Any = None  # nothing is asked of it
+    stories = told.stories()
+    meant = in_words_of_facts(reads, stories, terms, plan, answer=answer, embed=lambda _: None)
+    return list(meant)
+
+
+def test_what_somebody_spoke_of_in_all_words_of_a_question_tells_the_fact() -> None:
+    question = "The pick-up hour of Ann Lee got changed, what was it before?"
+    (meant,) = meant_by(question, "what do you show as my pick-up hour")
+    assert meant.query == "what was the vorlage of Ann Lee before"
+    assert (meant.operator, meant.likeness) == (Operator.VALUE_BEFORE, MEANT_SURELY)
+
+
+def test_who_spoke_of_one_word_of_it_may_have_meant_another_thing() -> None:
+    question = "The pick-up hour of Ann Lee got changed, what was it before?"
+    assert meant_by(question, "it was closed at that hour") == []
+    assert meant_by("What is the hour of Ann Lee?", "it was closed at that hour") == []
