@@ -136,8 +136,10 @@ def first_word(tool: str) -> str:
     up, and so does `GET /exams`, whatever its path ends in.
     """
     words = words_in(method(apart(tool)).lower())
-    if not words or words[0] in _VERBS:
-        return words[0] if words else ""
+    if not words:
+        return ""
+    if words[0] in _VERBS:
+        return words[0]
     if (of_http := _HTTP.match(tool)) is not None and of_http["method"] in _BY_METHOD:
         return _BY_METHOD[of_http["method"]]
     return words[-1] if words[-1] in _LAST_VERBS else words[0]

@@ -373,7 +373,10 @@ class Retrieval:
             return None
 
     def _told_as_whole(self, ids: Sequence[str]) -> Mapping[str, bool]:
-        """The first events, where the answer is a part of what they say; see `shown`."""
+        """The first events, where the answer is a part of what they say; see `shown`.
+
+        And all that may promise, where that is asked for.
+        """
         story = self._page.story
         if story is None or story.plan.operator not in OF_TEXTS:
             return {}

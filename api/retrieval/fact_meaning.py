@@ -17,12 +17,12 @@ import numpy
 
 from api.retrieval.fact_words import WISHES, has_words
 from api.retrieval.plan import VALUES, Operator, Plan, StoryAnswer
-from api.retrieval.story_roles import roles_of
+from api.retrieval.story_roles import Roles, roles_of
 from api.retrieval.story_terms import StoryTerms
 from enrichment.stems import plain, stem, stem_in, stems_of, words_in
 from enrichment.vocabulary import CAMEL, STOP_WORDS, relation_words
 from pipelines.columns.reads import ColumnReads, Wanted
-from pipelines.columns.records import Array, Stories, StoryFact
+from pipelines.columns.records import Stories, StoryFact
 
 Embed = Callable[[str], Sequence[float] | None]
 """The vector of a text, of unit length; None: not in time."""
@@ -130,25 +130,36 @@ def in_words_of_facts(
         QueryTimeout: there was no answer in time.
         GraphUnavailable: nobody holds the columns.
     """
-    if (meant := _of_first(stories, terms, plan, answer)) is not None:
-        yield meant
-    if (meant := _of_telling(stories, terms, plan, answer)) is not None:
-        yield meant
-    if (meant := _of_nearest(reads, stories, terms, plan, embed=embed)) is not None:
-        yield meant
-
-
-def _of_nearest(
-    reads: ColumnReads, stories: Stories, terms: StoryTerms, plan: Plan, *, embed: Embed
-) -> Meant | None:
-    """In the words of the fact that means most of it; None: none means enough."""
     operator = None if terms.identifiers else asks_value(plan)  # a record is found by its number
     facts = [] if operator is None else _of_named(stories.facts, terms)
+    if operator is None or not facts:
+        return
+    roles, stems = roles_of(stories), frozenset(terms.stems)
     topic = _asked_for(terms, (fact.source for fact in facts))
-    vector = embed(" ".join(topic)) if facts and topic else None
-    if operator is None or vector is None:
+    if (fact := _told_first(stories, roles, facts, answer)) is not None:
+        yield Meant(_put(fact, operator, plan), operator, stems, answer.confidence)
+    if (fact := _spoken_of(stories, roles, facts, answer, terms=terms, topic=topic)) is not None:
+        yield Meant(_put(fact, operator, plan), operator, stems, MEANT_SURELY)
+    if (nearest := _nearest(reads, stories, roles, facts, topic=topic, embed=embed)) is not None:
+        fact, likeness = nearest
+        of_topic = frozenset(map(stem, map(plain, topic)))
+        yield Meant(_put(fact, operator, plan), operator, of_topic, min(1.0, likeness))
+
+
+def _nearest(
+    reads: ColumnReads,
+    stories: Stories,
+    roles: Roles,
+    facts: Sequence[StoryFact],
+    *,
+    topic: Sequence[str],
+    embed: Embed,
+) -> tuple[StoryFact, float] | None:
+    """The fact that means most of what is asked for, and how much; None: none means enough."""
+    vector = embed(" ".join(topic)) if topic else None
+    if vector is None:
         return None
-    story_of = _records(stories)
+    story_of = _records(stories, roles)
     ids = list(dict.fromkeys([*(fact.event_id for fact in facts), *story_of]))
     standings = reads.standings(Wanted((), ids, (), 0, stems=(), vector=vector))
     near = dict(zip(standings.ids, numpy.nan_to_num(standings.cosines).tolist(), strict=True))
@@ -161,51 +172,47 @@ def _of_nearest(
     others = (near.get(own_id, 0.0) for own_id, story in story_of.items() if story not in same)
     if likeness[chosen] < max(LIKE, LIKER * max(others, default=0.0)):
         return None
-    query = _put(chosen, operator, plan)
-    stems = frozenset(map(stem, map(plain, topic)))
-    return Meant(query, operator, stems, min(1.0, likeness[chosen]))
+    return chosen, likeness[chosen]
 
 
-def _of_first(stories: Stories, terms: StoryTerms, plan: Plan, answer: StoryAnswer) -> Meant | None:
-    """In the words of the fact that the first event of the answer tells; None: it tells none.
+def _told_first(
+    stories: Stories, roles: Roles, facts: Sequence[StoryFact], answer: StoryAnswer
+) -> StoryFact | None:
+    """The fact that the first event of the answer tells; None: it tells none.
 
     Itself or by what was done at once for it: the one fact that had another value before, or has
     since. What is so now, or was at another time, may be told in words that the question has not.
     """
-    operator = None if terms.identifiers else asks_value(plan)
-    if operator is None or answer.confidence < MEANT_SURELY:
+    if answer.confidence < MEANT_SURELY:
         return None  # it has the name of somebody, and may have no word of what is asked
-    call_of = roles_of(stories).call_of
-    told = _told_with(stories, call_of, stories.ids.index(answer.order[0]))
-    fact = _changed(stories, _of_named(stories.facts, terms), told)
-    if fact is None:
-        return None
-    query = _put(fact, operator, plan)
-    return Meant(query, operator, frozenset(terms.stems), answer.confidence)
+    told = _told_with(stories, roles, stories.ids.index(answer.order[0]))
+    return _changed(stories, facts, told)
 
 
-def _of_telling(
-    stories: Stories, terms: StoryTerms, plan: Plan, answer: StoryAnswer
-) -> Meant | None:
-    """In the words of the fact of which somebody spoke in all words of the question; None: nobody.
+def _spoken_of(
+    stories: Stories,
+    roles: Roles,
+    facts: Sequence[StoryFact],
+    answer: StoryAnswer,
+    *,
+    terms: StoryTerms,
+    topic: Sequence[str],
+) -> StoryFact | None:
+    """The fact of which somebody spoke in all words of what is asked for; None: nobody did.
 
     "What do you show as my office hour?" was answered by `consultation`: what they said and what
     was done at once for it hold the words together, and the first event one of them, perhaps.
     """
-    operator = None if terms.identifiers else asks_value(plan)
-    facts = [] if operator is None else _of_named(stories.facts, terms)
-    words = words_in(" ".join(_asked_for(terms, (fact.source for fact in facts))))
+    words = words_in(" ".join(topic))
     spoken = [place for place, word in enumerate(terms.words) if word in words]
-    if operator is None or len(spoken) < _MORE_THAN_ONE:
+    if len(spoken) < _MORE_THAN_ONE:
         return None
-    call_of = roles_of(stories).call_of
     for place in map(stories.ids.index, answer.order[:MAX_TELLING]):
-        told = _told_with(stories, call_of, place) if stories.person[place] else []
+        told = _told_with(stories, roles, place) if stories.person[place] else []
         if not told or not stories.counts[told][:, spoken].any(axis=0).all():
             continue
         if (fact := _changed(stories, facts, told)) is not None:
-            query = _put(fact, operator, plan)
-            return Meant(query, operator, frozenset(terms.stems), MEANT_SURELY)
+            return fact
     return None
 
 
@@ -230,11 +237,11 @@ def _put(fact: StoryFact, operator: Operator, plan: Plan) -> str:
     return _ASKED[operator].format(words, as_put(fact.source, plan.timeless))
 
 
-def _told_with(stories: Stories, call_of: Array, place: int) -> list[int]:
+def _told_with(stories: Stories, roles: Roles, place: int) -> list[int]:
     """An event, its call, and what was done in its session until a person says something again."""
     apart = (stories.story != stories.story[place]) | stories.person
     behind = takewhile(lambda after: not apart[after], range(place + 1, len(stories.ids)))
-    call = int(call_of[place])
+    call = int(roles.call_of[place])
     return [place, *behind, *([call] if call >= 0 else ())]
 
 
@@ -301,9 +308,8 @@ def _names(word: str, names: AbstractSet[str]) -> bool:
     return any(stem_in(part) in names for part in words_in(word))
 
 
-def _records(stories: Stories) -> dict[str, int]:
+def _records(stories: Stories, roles: Roles) -> dict[str, int]:
     """The calls that were made for whom a question names, and what they returned: story by id."""
-    roles = roles_of(stories)
     places = numpy.flatnonzero(stories.theirs & (roles.call | roles.worked))
     return {stories.ids[place]: int(stories.story[place]) for place in places.tolist()}
 

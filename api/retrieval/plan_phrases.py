@@ -7,6 +7,7 @@ many words; below, another row may be meant as well. Of the same strength the fi
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 _PEOPLE = r"(?:users?|customers?|clients?|people|persons?|accounts?(?!\s+for\b)|members?|patients?|guests?|students?|developers?|employees?|subscribers?|tenants?|buyers?|sellers?)"
@@ -486,6 +487,12 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
     ),
 )
 
+SAYS_FAILED: Final = re.compile(
+    r"(?<!\w)(?:fail\w*|errors?|reject\w*|refus\w+|den(?:ied|ials?)|declin\w+|unsuccessful|"
+    r"bounc\w+|(?:turned|knocked|kicked)\s+(?:down|away|back)|hiccups?|snags?|hitch(?:es)?|glitch\w*|mishaps?|crash\w*|broke\w*|(?:did|does)\s+(?:\S+\s+){1,5}?break|tim(?:ed?|ing)[\s-]*outs?(?!\s+(?:(?:is|was|be|of|at|to|set|now|still)\s+)*\d)|not\s+(?:answer|respond|reply|succeed)|blocked|went\s+wrong|problems?|did\s+not\s+(?:work|go\s+through)|trouble)(?!\w)",
+    re.IGNORECASE,
+)
+"""A question says that something failed."""
 SAID_SO: Final = 1.0
 """Strength of a question that says in so many words what it asks for."""
 

@@ -21,11 +21,10 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from api.retrieval.plan import VALUES, Operator, Plan
-from api.retrieval.plan_phrases import ROWS
+from api.retrieval.plan_phrases import ROWS, SAYS_FAILED
 from api.retrieval.query_terms import MAX_SEARCHED_CHARACTERS, as_meant
 from api.retrieval.question_forms import SURELY_BELOW, reading, without_asking
 from api.retrieval.time_windows import Window, exact_windows
-from enrichment.stems import words_in
 
 _ALL: Final = frozenset(Operator)
 
@@ -94,11 +93,6 @@ _THIS_ONE: Final = re.compile(
     re.IGNORECASE,
 )
 """What is summed up where nothing else is named: the session in which it is asked."""
-_FAILED: Final = re.compile(
-    r"(?<!\w)(?:fail\w*|errors?|reject\w*|refus\w+|den(?:ied|ials?)|declin\w+|unsuccessful|"
-    r"bounc\w+|(?:turned|knocked|kicked)\s+(?:down|away|back)|hiccups?|snags?|hitch(?:es)?|glitch\w*|mishaps?|crash\w*|broke\w*|(?:did|does)\s+(?:\S+\s+){1,5}?break|tim(?:ed?|ing)[\s-]*outs?(?!\s+(?:(?:is|was|be|of|at|to|set|now|still)\s+)*\d)|not\s+(?:answer|respond|reply|succeed)|blocked|went\s+wrong|problems?|did\s+not\s+(?:work|go\s+through)|trouble)(?!\w)",
-    re.IGNORECASE,
-)
 _NEGATED: Final = re.compile(
     r"(?<!\w)why\s+(?:(?:could|did|was|were|is|are|does|do|has|have|can|would|will)"
     r"(?:n['\u2019]t|\s+(?:\S+\s+){0,5}?not|\s+(?:\S+\s+){0,5}?never)|ca(?:n['\u2019]t|nnot)|wo"
@@ -406,16 +400,11 @@ def _quoted(text: str) -> str:
     return ""
 
 
-def failing_words(text: str) -> set[str]:
-    """The words by which a question says that something failed, in lower case."""
-    return {word for match in _FAILED.finditer(text) for word in words_in(match[0].lower())}
-
-
 def _failed(text: str, operator: Operator) -> bool | None:
     if operator is Operator.CAUSE and _NEGATED.search(text):
         return True
     if _SUCCEEDED.search(text):
         return False
-    if _FAILED.search(text):
+    if SAYS_FAILED.search(text):
         return True
     return False if operator in _OF_ONE and _THE_ONE_THAT.search(text) else None

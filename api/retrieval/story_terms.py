@@ -10,8 +10,7 @@ from typing import Final, NamedTuple
 import numpy
 
 from api.retrieval.plan import VALUES, Operator, Plan
-from api.retrieval.plan_phrases import ASKING_WORDS, MARKS
-from api.retrieval.planning import failing_words
+from api.retrieval.plan_phrases import ASKING_WORDS, MARKS, SAYS_FAILED
 from api.retrieval.query_terms import as_meant
 from api.retrieval.question_forms import topic_shares
 from enrichment.stems import plain, stem, verbs_of, words_in
@@ -194,7 +193,9 @@ def _aside(query: str, plan: Plan) -> set[str]:
 
     And those that say that it failed, in whatever way a tool says so.
     """
-    failing = failing_words(query) if plan.failed and plan.operator in COUNTED else set()
+    is_counted = plan.failed and plan.operator in COUNTED
+    failed = SAYS_FAILED.finditer(query) if is_counted else ()
+    failing = {word for match in failed for word in words_in(match[0].lower())}
     *before, asking = _CLAUSE.split(query.rstrip(" .!?")) if plan.operator in _LED_TO else [""]
     is_whole = _WH.search(asking) and not _REFERS.search(_CLEFT.sub(" ", asking))
     told = {plain(word) for word in words_in(asking.lower())}

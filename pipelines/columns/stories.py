@@ -313,12 +313,12 @@ class _Telling:
     @cached_property
     def _joined(self) -> list[Joined]:
         """Those of the question, and what it calls by a noun that nobody ever said by its verb."""
-        question, joined = self._question, [Joined(*one) for one in self._question.joined]
+        question = self._question
         if not question.verbs:
-            return joined
+            return [*question.joined]
         holding = self._events.texts.holding(question.stems, self._view.seen)
-        verbs = (Joined(*one) for one in question.verbs)
-        return [*joined, *(verb for verb in verbs if not holding[verb.first])]
+        verbs = map(Joined._make, question.verbs)
+        return [*question.joined, *(verb for verb in verbs if not holding[verb.first])]
 
     def _leads(self, rows: Rows) -> Array:
         """The place of the failure that each event is a cause of; -1 of most."""

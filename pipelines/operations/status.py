@@ -215,7 +215,7 @@ def _derivations(settings: Settings, ledger: Ledger, tails: Sequence[Tail]) -> d
 
 
 def _require_answer(store: Graph) -> None:
-    """Give up on a graph that hangs; a driver waits for one ten times as long.
+    """Give up on a graph that hangs; a driver waits for one much longer.
 
     Raises:
         GraphUnavailable: it does not answer.
