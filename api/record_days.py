@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final
 
@@ -14,6 +15,7 @@ from api.record_fields import (
     identifiers_in,
     is_record_of,
     of_meant_row,
+    outcomes_of,
     words_of,
 )
 from api.record_history import has_failed, is_former, is_known_first
@@ -27,6 +29,7 @@ from api.record_reading import (
     saying_as_much,
     with_call,
     with_outcome,
+    with_outcomes,
     with_tool,
 )
 from api.retrieval.plan import Operator, Plan
@@ -40,6 +43,9 @@ _WHEN: Final = frozenset(("at", "on", "by", "until", "from", "date", "time", "da
 """Stands in the name of a field that says when, beside what it is the time of: `valid_until`."""
 
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d\S*)?")
+_MONTH_OF_YEAR: Final = re.compile(r"(?:19|20)\d\d-(?:0[1-9]|1[0-2])")
+_STRETCH: Final = frozenset(("week", "month", "quarter", "semester", "term", "season", "year"))
+"""Name a field that says in which stretch of a calendar something is: `week: 49`."""
 
 _WEEKDAY: Final = f"(?:{'|'.join(WEEKDAYS)})"
 _MONTH: Final = f"(?:{'|'.join(MONTH_NUMBERS)})[a-z]*"
@@ -135,13 +141,13 @@ def _sentence_of_day(plan: Plan, shown: Shown) -> Value | None:
             is_own = bool(of_oneself and of_oneself.search(sentence))
             told = len(topic & stems_of(sentence))
             rank = (told, is_own, node.provenance.occurred_at or "")
-            tells = _says_when(sentence) and not sentence.endswith("?")
+            tells = says_when(sentence) and not sentence.endswith("?")
             if tells and (best is None or rank > best[0]):
                 best = rank, sentence.strip(), node.node_id
     return None if best is None else Value(best[1], [best[2]])
 
 
-def _says_when(sentence: str) -> bool:
+def says_when(sentence: str) -> bool:
     """Whether a day or a time of day stands in a sentence."""
     clocks = any(not clock.is_part for clock in clocks_in(sentence))
     return clocks or _SAID_DAY.search(sentence) is not None
@@ -160,8 +166,10 @@ def _only_date(plan: Plan, evidence: list[str], shown: Shown) -> Field | None:
     identifiers = identifiers_in(plan.timeless)
     about = [
         node
-        for node in holding(identifiers, shown)
-        if is_record_of(node, identifiers[0], shown) and not has_failed(node)
+        for one in holding(identifiers, shown)
+        if is_record_of(one, identifiers[0], shown)
+        for node in with_outcomes((one,), outcomes_of(shown.events))
+        if not has_failed(node)
     ]
     first = [] if identifiers else with_outcome(evidence, shown)
     question = telling_stems_of(plan.timeless) - _OF_SETTING
@@ -173,10 +181,26 @@ def _only_date(plan: Plan, evidence: list[str], shown: Shown) -> Field | None:
     about.sort(key=lambda node: node.provenance.occurred_at or "", reverse=True)
     for node in (*about, *first):
         meant = of_meant_row(fields_of(node, shown), plan.timeless)
-        dates = [field for field in meant if _DAY.fullmatch(field.value)]
+        dates = [field for field in meant if _is_date(field.value)]
+        dates = dates or [*_stretches(meant, plan)]
         if (date := _meant_date(dates, plan)) is not None:
             return date
     return None
+
+
+def _is_date(value: str) -> bool:
+    return _DAY.fullmatch(value) is not None or _MONTH_OF_YEAR.fullmatch(value) is not None
+
+
+def _stretches(fields: Iterable[Field], plan: Plan) -> Iterator[Field]:
+    """Fields that say in which week, month or year what is planned is, as "week 49"."""
+    for field in fields if is_of_what_is_planned(plan) else ():
+        if len(field.words) == 1 and field.words[0] in _STRETCH and len(field.value) <= _SHORT:
+            yield field._replace(value=f"{field.words[0]} {field.value}")
+
+
+_SHORT: Final = 12
+"""Characters of what a field of a calendar's stretch says: `W49`, `winter 2026`."""
 
 
 def _meant_date(dates: list[Field], plan: Plan) -> Field | None:

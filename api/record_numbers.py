@@ -17,6 +17,7 @@ from api.record_fields import (
     is_echo,
     of_meant_row,
     outcomes_of,
+    words_of,
 )
 from api.record_history import has_failed, is_said_in, settled
 from api.record_reading import (
@@ -32,6 +33,7 @@ from api.record_reading import (
 )
 from api.retrieval.durations import duration_text
 from api.retrieval.plan import VALUES, Operator, Plan, StoryAnswer
+from api.spoken_answers import is_said
 from enrichment.act_names import is_reader
 from enrichment.stems import stem_in, stems_of, telling_stems_of, words_in
 from enrichment.vocabulary import STOP_WORDS, word_set
@@ -51,13 +53,18 @@ _PEOPLE: Final = word_set(
 """Names of fields that say how many people there are."""
 
 
+def asks_how_many(plan: Plan) -> bool:
+    """Whether a number of things is asked for, and not how often something was so."""
+    return _HOW_MANY.match(plan.timeless) is not None
+
+
 def counted(story: StoryAnswer, shown: Shown) -> Value:
     """How many, as the outcomes of what is counted say, where each of them does.
 
     `sent: 41` says how many were sent by one call.
     """
     as_counted = Value(story.value, story.evidence)
-    if not _HOW_MANY.match(story.plan.timeless):
+    if not asks_how_many(story.plan):
         return as_counted
     outcomes = outcomes_of(shown.events)
     total, proofs = 0, []
@@ -321,10 +328,41 @@ def _keeping(plan: Plan, shown: Shown) -> Field | None:
 
 def how_many(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
     """How many, as a record says it; None: that is not asked for, or none says it."""
-    if not _HOW_MANY.match(plan.timeless):
+    if not asks_how_many(plan):
         return None
     number = _of_stock(plan, evidence, shown) or next(_numbers(plan, evidence, shown), None)
     told = as_it_is_asked(number, plan, shown)
-    if told is None or not _NUMBER.fullmatch(told.value):
+    if told is None:
+        return _said_number(plan, evidence, shown)
+    if not _NUMBER.fullmatch(told.value):
         return None
     return Value(int(told.value), [*told.evidence, *evidence])
+
+
+def _said_number(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
+    """The number of what is asked for as somebody said it last where the first event is told.
+
+    "They count, 24 credits." says how many credits there were, behind who asked for them.
+    """
+    match = _COUNTED.match(plan.timeless)
+    first = shown.events.get(evidence[0]) if evidence else None
+    if match is None or first is None:
+        return None
+    noun = stem_in(match["noun"].split()[-1].lower())
+    said: list[tuple[str, int, str]] = []
+    for node in shown.events.values():
+        if not is_said(node) or node.provenance.session_id != first.provenance.session_id:
+            continue
+        for told in _NUMBER_OF.finditer(words_of(node, shown)):
+            if stem_in(told["noun"].lower()) == noun:
+                said.append((node.provenance.occurred_at or "", int(told["number"]), node.node_id))
+    if not said:
+        return None
+    _, number, node_id = max(said)
+    return Value(number, list(dict.fromkeys((node_id, *evidence))))
+
+
+_NUMBER_OF: Final = re.compile(
+    r"(?<![\w.,:/-])(?P<number>\d{1,9})\s+(?:of\s+\S+\s+)?(?P<noun>[^\W\d_]+)(?![^.!]*\?)"
+)
+"""A number of something, in no question."""

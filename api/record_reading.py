@@ -22,6 +22,7 @@ from api.record_fields import (
 from api.record_history import as_asked, has_failed, is_as_found, is_former
 from api.retrieval.plan import VALUES, Operator, Plan
 from api.schemas import Node
+from enrichment.act_names import is_reader
 from enrichment.stems import same_root, stem_in, stems_of, telling_stems_of, words_in
 from enrichment.vocabulary import STOP_WORDS
 
@@ -216,6 +217,20 @@ def with_outcome(evidence: list[str], shown: Shown) -> list[Node]:
     both = [shown.events.get(event_id) for event_id in evidence[:1]]
     both += [outcomes_of(shown.events).get(event_id) for event_id in evidence[:1]]
     return [node for node in both if node is not None]
+
+
+def looking(evidence: list[str], shown: Shown) -> Node | None:
+    """The call of a tool that only looks, where the first event is that or what it returned.
+
+    None: the first event is of something else, the look-up failed, or only one of both is shown.
+    """
+    outcomes = outcomes_of(shown.events)
+    for call_id, outcome in outcomes.items():
+        call = shown.events.get(call_id)
+        if call is not None and evidence[:1] in ([call_id], [outcome.node_id]):
+            looks = is_reader(call.attributes.get("tool_name") or "")
+            return call if looks and not has_failed(outcome) else None
+    return None
 
 
 def with_call(told: list[Node], shown: Shown) -> list[Node]:

@@ -8,17 +8,27 @@ from itertools import islice
 from typing import Any, Final
 
 from api.comparisons import asks_for_more
-from api.record_days import when
+from api.record_days import says_when, when
 from api.record_fields import (
     Shown,
     fields_of,
+    is_echo,
     is_one_of_several,
     of_meant_row,
+    outcomes_of,
     said_by,
     summary_of,
 )
 from api.record_history import FLAGS, has_failed, is_former
-from api.record_numbers import AMOUNT, asks_how_long_kept, how_many, how_much, lasted, measured
+from api.record_numbers import (
+    AMOUNT,
+    asks_how_long_kept,
+    asks_how_many,
+    how_many,
+    how_much,
+    lasted,
+    measured,
+)
 from api.record_persons import who
 from api.record_reading import (
     FIRST_EVENTS,
@@ -27,6 +37,7 @@ from api.record_reading import (
     asked_fields,
     asked_records,
     called,
+    looking,
     meaning,
     meanings,
 )
@@ -77,23 +88,48 @@ _HOW_BIG: Final = re.compile(
 _WHERE: Final = re.compile(r"^\W*where(?!\w)", re.IGNORECASE)
 
 
+_NUMBERED: Final = re.compile(r"(?<!\w)(?:number|phone|telephone|iban)(?!\w)", re.IGNORECASE)
+"""What is told by digits."""
+_DIGIT: Final = re.compile(r"\d")
+
+
 def asks_how_much(plan: Plan) -> bool:
     """Whether an amount is asked for."""
     return _HOW_MUCH.match(plan.timeless) is not None
 
 
-def lacks_number(plan: Plan, node: Node, shown: Shown) -> bool:
-    """Whether an amount is asked for, and an event says none, or none of what has that number."""
-    if not asks_how_much(plan):
-        return False
+def asks_for_number(plan: Plan) -> bool:
+    """Whether a number is asked for: an amount, how many there are, or what is told by digits."""
+    return asks_how_much(plan) or asks_how_many(plan) or _is_numbered(plan)
+
+
+def _is_numbered(plan: Plan) -> bool:
+    return plan.operator in VALUES and _NUMBERED.search(plan.topic) is not None
+
+
+def lacks_number(plan: Plan, node: Node, shown: Shown, *, decides: bool) -> bool:
+    """Whether a number is asked for, and an event says none, or none of what has that number.
+
+    Args:
+        plan: of the question.
+        node: the event.
+        shown: what is shown.
+        decides: tools were used here; in talk a number may be told by the names of what there is.
+    """
     text = said_by(node, shown)
-    numbers = set(filter(str.isdigit, words_in(plan.timeless)))
-    return _SAID_NUMBER.search(text) is None or not numbers.issubset(words_in(text))
+    if asks_how_much(plan):
+        numbers = set(filter(str.isdigit, words_in(plan.timeless)))
+        return _SAID_NUMBER.search(text) is None or not numbers.issubset(words_in(text))
+    if not (decides and asks_for_number(plan)):
+        return False
+    return (_DIGIT if _is_numbered(plan) else _SAID_NUMBER).search(text) is None
 
 
 _SAID_NUMBER: Final = re.compile(
-    r"\d|(?<!\w)(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|half|dozen|hundred|"
-    r"thousand|nothing|none|free|much|more|less|all)(?!\w)",
+    r"\d|(?<!\w)(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|half|"
+    r"(?:thir|four|fif|six|seven|eigh|nine)teen|(?:twen|thir|for|fif|six|seven|eigh|nine)ty|"
+    r"dozens?|hundreds?|thousands?|nothing|none|no|free|much|many|more|less|few|several|all|both|"
+    r"single|couple|pair|twins?)(?!\w)",
     re.IGNORECASE,
 )
 
@@ -113,7 +149,34 @@ def _stated(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
         fields = [field for field in fields if field.value.lower() not in FLAGS]
     told = (called(meanings(name), fields, plan) for name in attributes)
     field = next(filter(None, told), None)
-    return as_it_is_asked(field, plan, shown) if field is not None else _of_its_form(plan, shown)
+    if field is not None:
+        return as_it_is_asked(field, plan, shown)
+    return _of_its_form(plan, shown) or _looked_up(plan, evidence, shown)
+
+
+def _looked_up(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
+    """The one thing that a look-up returned which neither its call nor the question says.
+
+    "Where is the kiln course on Monday?" is told by `room: 4`, beside the course that was given.
+    """
+    call = looking(evidence, shown)
+    if call is None:
+        return None
+    result = outcomes_of(shown.events)[call.node_id]
+    given = {field.value for field in fields_of(call, shown)}
+    found = [
+        field
+        for field in fields_of(result, shown)
+        if field.value not in given
+        and field.value.lower() not in FLAGS
+        and not is_echo(field, plan.timeless)
+    ]
+    if _WHERE.match(plan.timeless):
+        found = [field for field in found if not says_when(field.value)]
+    if len(found) != 1:
+        return None
+    value = as_it_is_asked(found[0], plan, shown)
+    return value and Value(value.value, list(dict.fromkeys((*value.evidence, call.node_id))))
 
 
 def _attribute(topic: str) -> str:

@@ -11,11 +11,17 @@ from typing import Any, Final
 
 from api.comparisons import compared, foremost
 from api.record_days import is_no_time
-from api.record_fields import Shown, fields_of, said_by, summary_of
+from api.record_fields import Shown, fields_of, outcomes_of, said_by, summary_of
 from api.record_history import has_failed, put_right
-from api.record_numbers import asks_for_sum, asks_how_long_kept, counted
-from api.record_reading import says_half
-from api.record_values import asks_how_much, brought_up_to_date, each_of, lacks_number, value_of
+from api.record_numbers import asks_for_sum, asks_how_long_kept, asks_how_many, counted
+from api.record_reading import looking, says_half
+from api.record_values import (
+    asks_for_number,
+    brought_up_to_date,
+    each_of,
+    lacks_number,
+    value_of,
+)
 from api.retrieval.intent import PERSONAL
 from api.retrieval.narrative import AnswerHead
 from api.retrieval.outstanding import promised_in
@@ -94,7 +100,7 @@ def answer_of(
 
 def lacks_value(plan: Plan, answer: Answer) -> bool:
     """Whether nothing says who, when, how much or what sum, however near the first event is."""
-    of_one = plan.operator in _SAID_OF_WHOM or asks_for_sum(plan) or asks_how_much(plan)
+    of_one = plan.operator in _SAID_OF_WHOM or asks_for_sum(plan) or asks_for_number(plan)
     return answer.value is None and of_one
 
 
@@ -113,7 +119,7 @@ def proof_first(nodes: Sequence[Node], answer: Answer, plan: Plan) -> list[Node]
     place = next(place for place, node in enumerate(told) if node.node_id == proof)
     node = told[place]
     first = next(one for one, other in enumerate(told) if other.type == node.type)
-    by_one = plan.operator in _PROVED_BY_ONE
+    by_one = plan.operator in _PROVED_BY_ONE or asks_how_many(plan)
     by_record = is_no_time(plan) or plan.operator is Operator.SEARCH
     among_records = not (is_said(told[first]) and is_said(node))
     if place <= first or not (by_one or (by_record and among_records)):
@@ -165,11 +171,16 @@ def _told(
 
 
 def _as_it_went_through(plan: Plan, evidence: list[str], shown: Shown) -> list[str]:
-    """What proves a value; the call that did it otherwise than a record says, in front of that."""
+    """What proves a value; the call that did it otherwise than a record says, in front of that.
+
+    What was looked up is told by what was returned, not by what it was asked by.
+    """
     head = shown.events[evidence[0]]
-    if plan.operator is not Operator.VALUE or is_said(head):
+    if plan.operator not in VALUES or is_said(head):
         return evidence
-    instead = put_right(head, shown)
+    if (call := looking(evidence, shown)) is not None:
+        return list(dict.fromkeys((outcomes_of(shown.events)[call.node_id].node_id, *evidence)))
+    instead = put_right(head, shown) if plan.operator is Operator.VALUE else None
     return evidence if instead is None else list(dict.fromkeys((instead, *evidence)))
 
 
@@ -178,7 +189,7 @@ def _summarised(story: StoryAnswer, told: Sequence[Node], shown: Shown) -> str |
 
     A value it is where it says half of what is asked about at least.
     """
-    if lacks_number(story.plan, told[0], shown):
+    if lacks_number(story.plan, told[0], shown, decides=story.decides):
         return None
     is_record = not is_said(told[0])
     if is_record and (story.plan.operator in _SAID_OF_WHOM or asks_how_long_kept(story.plan)):

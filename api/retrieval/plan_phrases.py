@@ -186,6 +186,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
         (
             r"^\W*where\s+(?:did|was|were)(?=\s+(?:\S+\s+){1,3}?(?:live|work|stay|reside|based|located)\s+before(?:\s|\W*$))",
             r"^\W*how\s+\w+\s+(?:was|were)(?=\s[^?]*\w\s+(?:before|earlier)\W*$)",
+            r"^\W*(?:what|which)(?=\s+(?:\w+\s+){1,3}(?:did|had)\s[^?]*\b(?:have|had|used?|go\s+by)\b[^?]*\bbefore\W*$)",
             r"^\W*what\s+was(?=\s+(?:the|my|our|his|her|their|its|\S+['\u2019]s)\s+(?!(?:last|first|next|very|one|previous)\b)(?:\S+\s+){1,3}?before(?:\s+\w|\W*$))",
         ),
     ),
@@ -489,7 +490,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
 
 SAYS_FAILED: Final = re.compile(
     r"(?<!\w)(?:fail\w*|errors?|reject\w*|refus\w+|den(?:ied|ials?)|declin\w+|unsuccessful|"
-    r"bounc\w+|(?:turned|knocked|kicked)\s+(?:down|away|back)|hiccups?|snags?|hitch(?:es)?|glitch\w*|mishaps?|crash\w*|broke\w*|(?:did|does)\s+(?:\S+\s+){1,5}?break|tim(?:ed?|ing)[\s-]*outs?(?!\s+(?:(?:is|was|be|of|at|to|set|now|still)\s+)*\d)|not\s+(?:answer|respond|reply|succeed)|blocked|went\s+wrong|problems?|did\s+not\s+(?:work|go\s+through)|trouble)(?!\w)",
+    r"bounc\w+|(?:turned|knocked|kicked)\s+(?:down|away|back)|hiccups?|snags?|hitch(?:es)?|glitch\w*|mishaps?|crash\w*|broke\w*|(?:did|does)\s+(?:\S+\s+){1,5}?break|tim(?:ed?|ing)[\s-]*outs?(?!\s+(?:(?:is|was|be|of|at|to|set|now|still)\s+)*\d)|not\s+(?:answer|respond|reply|succeed)|blocked|went\s+wrong|problems?|(?:locked|shut)\s+out|not\s+(?:work|go\s+through)|trouble)(?!\w)",
     re.IGNORECASE,
 )
 """A question says that something failed."""

@@ -141,6 +141,14 @@ _VALUE_OF: Final = re.compile(
     rf"{_NAME}(?:\s+{_NAME})*(?:(?<=['\u2019]s)\s+\w+)?"
 )
 """Something of something that has a name: "the desk of Ana Sato", "the size of room R-12"."""
+_ITS_VALUE: Final = re.compile(
+    rf"^\W*(?:and\s+)?{_NAME}(?:\s+{_NAME})*['\u2019]s?\s+"
+    r"(?:(?!\w+(?:ed|ing)\b)[^\W\d_][\w-]*\s+){0,2}"
+    r"(?!(?:problem|issue|trouble|error|failure|incident|case|ticket|request|complaint|question|"
+    r"message|reply|answer|story|session|conversation|day|week)\b|\w+[^\Wsui]s\b)"
+    r"[^\W\d_][\w-]*\W*$"
+)
+"""The same, by a name in the genitive and one thing that is no plural: "Ana Sato's desk?"."""
 _IN_WHICH: Final = re.compile(
     r"^\W*(?:and\s+)?(?:in|on|at|to|with|by|under)\s+(?:which|what)\s+\w+(?:\s+\w+)?\s+(?:is|are)\s+"
     r"(?:\S+\s+){0,3}?(?!\w+(?:ed|en)\b)\S+\s*$",
@@ -245,6 +253,7 @@ def _asks_of_name(text: str, operator: Operator, *, guessed: bool, unsure: bool)
         guessed and (operator is Operator.PREFERENCE or (is_all and operator is Operator.CALLS))
     )
     may_be |= unsure and operator is Operator.PROFILE  # all of somebody is asked for otherwise
+    is_all |= operator is Operator.SEARCH and _ITS_VALUE.match(text) is not None
     is_of_one = (is_all or named is not None) and _IF_SO.match(text) is None
     return may_be and (is_of_one or _IN_WHICH.match(text) is not None)
 
@@ -364,7 +373,8 @@ def _topic(text: str, timeless: str, operator: Operator) -> str:
         left = without_asking(left, timeless, below=SURELY_BELOW)
     if operator is Operator.VALUE_BEFORE:
         left = _AT_THE_END.sub("", left)
-    if operator in VALUES and (named := _VALUE_OF.search(timeless)) is not None:
+    named = _VALUE_OF.search(timeless) or _ITS_VALUE.match(timeless)
+    if operator in VALUES and named is not None:
         left = named[0]  # what stands around it tells where it is looked up, or what for
     for chosen in (left, timeless, text):
         words = " ".join(chosen.split()).strip(" ?.!,:;")

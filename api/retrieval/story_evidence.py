@@ -245,6 +245,23 @@ def changed_again(stories: Stories, best: int) -> Array:
     return numpy.asarray(places[numpy.lexsort((-stories.occurred_ms[places], is_call))])
 
 
+def done_since(stories: Stories, features: Features, best: int) -> Array:
+    """What was done about a failure that nobody tried again, the call of the last act first.
+
+    A refusal may be got over by another tool: that it was tried again then is recorded nowhere.
+    Empty: the story of an event has no failure, its failure was retried, or nothing was done.
+    """
+    roles, nothing = features.roles, numpy.zeros(0, dtype=numpy.int64)
+    of_story = stories.story == stories.story[best]
+    failures = numpy.flatnonzero(of_story & stories.failed & (stories.tool >= 0))
+    if roles.has_fix[best] or not len(failures):
+        return nothing
+    looks = numpy.array([*map(is_reader, stories.tools), False], dtype=bool)[stories.tool]
+    done = numpy.flatnonzero(of_story & roles.worked & ~looks & (roles.call_of >= 0))
+    done = done[done > failures[-1]][-1:]
+    return numpy.concatenate([roles.call_of[done], done]) if len(done) else nothing
+
+
 def asks_behind(stories: Stories, terms: StoryTerms, plan: Plan) -> bool:
     """Whether a failure is named by what nothing but the failure says: "the E-COLD on bath B-4".
 

@@ -18,6 +18,7 @@ from api.retrieval.story_evidence import (
     asks_for_all,
     asks_for_record,
     changed_again,
+    done_since,
     happened,
     happened_to,
     is_only_case,
@@ -125,8 +126,9 @@ def _of_operator(
         return act
     if operator in COUNTED:
         return _of_alike(stories, features, terms, plan=plan, order=order)
-    if operator is Operator.LESSON and plan.failed and len(again := changed_again(stories, best)):
-        order = in_front(again, order)
+    if operator is Operator.LESSON and plan.failed:
+        again = changed_again(stories, best)
+        order = in_front(again if len(again) else done_since(stories, features, best), order)
     if terms.is_topicless and is_only_case(stories, features, plan, best):
         return Proof(order, order[:1], is_known=True)
     is_failure = _is_failure(features, terms, plan, best)
@@ -347,7 +349,8 @@ def _of_alike(
     stories: Stories, features: Features, terms: StoryTerms, *, plan: Plan, order: Array
 ) -> Proof:
     best = int(order[0])
-    if plan.operator is Operator.USERS and _SPEAKING.search(terms.text) is None:
+    is_of_failure = plan.operator is Operator.USERS or plan.failed
+    if is_of_failure and _SPEAKING.search(terms.text) is None:
         best = _failed_at(stories, features, best)
     evidence = _alike(stories, features, terms, best)
     if plan.operator is Operator.USERS:

@@ -251,6 +251,59 @@ def test_what_something_is_somebody_may_have_said() -> None:
     assert read("What was the tide error?", given) == "0.2"
 
 
+@pytest.mark.parametrize(
+    ("question", "tool", "found", "value"),
+    [
+        ("Where is the throwing class on Monday?", "show_class", "room: 4\nstarts: 16:00", "4"),
+        ("Where is the throwing class?", "show_class", "class: throwing\nroom: 4", "4"),
+        ("Where is the throwing class?", "show_class", "room: 4\nhall: north", None),
+        ("Where is the throwing class?", "show_class", "class: throwing\nopen: yes", None),
+        ("Where is the throwing class?", "book_class", "class: throwing\nroom: 4", None),
+        ("What is the place of Mia in line?", "GET /queue", "rank: 8\nclass: throwing", "8"),
+    ],
+)
+def test_what_a_look_up_alone_returned_is_what_was_looked_up(
+    question: str, tool: str, found: str, value: str | None
+) -> None:
+    call, result = node("call", "call", tool, at=DAYS[0]), node("found", tool=tool, at=DAYS[1])
+    given = of_one_session((call, "class: throwing"), (result, found))
+    assert read(question, given) == value
+    assert read(question, shown((call, "class: throwing"))) is None
+
+
+def test_how_many_somebody_says_who_was_asked_for_them() -> None:
+    asked = node("asked", "message", at=DAYS[0], speaker="mia")
+    told = node("told", "message", at=DAYS[1], speaker="bot")
+    other = node("other", "message", at=DAYS[2], speaker="bot")
+    words = (
+        (asked, "mia: Please count the hours of my course in Riga."),
+        (told, "bot: They count, 24 hours. Shall I add 3 hours?"),
+        (other, "bot: See you in 2 weeks, class C-24 hours as ever."),
+    )
+    assert read("How many hours did Mia get for Riga?", of_one_session(*words)) == 24
+    assert read("How many days did Mia get for Riga?", of_one_session(*words)) is None
+    asked.provenance.session_id = "another"
+    assert read("How many hours did Mia get for Riga?", shown(*words)) is None
+
+
+@pytest.mark.parametrize(
+    ("question", "value"),
+    [
+        ("Until when is glaze GL-7 locked?", "2031-05"),
+        ("When is firing F-12?", "week 49"),
+        ("When was firing F-12 planned?", None),
+    ],
+)
+def test_a_month_or_a_week_says_when_something_is(question: str, value: str | None) -> None:
+    locked = node("locked", "call", "lock_glaze", at=DAYS[0])
+    until = node("until", tool="lock_glaze", at=DAYS[1])
+    firing = node("firing", tool="get_firing", at=DAYS[2])
+    given = of_one_session(
+        (locked, "glaze: GL-7"), (until, "lock: 12\nlifts: 2031-05"), (firing, "id: F-12\nweek: 49")
+    )
+    assert read(question, given) == value
+
+
 def test_when_it_is_says_the_only_date_in_a_record_of_it() -> None:
     bill = node("bill", tool="write_bill", at="2026-01-05T00:00:00.000Z")
     booked = node("booked", tool="book_course", at="2026-01-01T00:00:00.000Z")

@@ -489,3 +489,25 @@ def test_who_let_it_through_is_told_by_what_came_of_asking() -> None:
     asked.add(0, "call", "PS-921", tool="push.send")
     asked.add(0, "result", "queued", tool="push.send")
     assert asked.answer().order[0] == "5"
+
+
+@pytest.mark.parametrize(("tool", "first"), [("refresh_cache", "3"), ("get_cache", "0"), ("", "0")])
+def test_what_helped_where_nothing_was_tried_again_is_what_was_done_since(
+    tool: str, first: str
+) -> None:
+    asked = Asked("What fixed the problem with the kiln door?")
+    asked.add(0, "message", "the kiln door has a problem", author="ann")
+    asked.add(0, "call", "ann", tool="open_door").add(0, "failure", "stale", tool="open_door")
+    if tool:
+        asked.add(0, "call", "ann", tool=tool).add(0, "result", "fresh", tool=tool)
+    asked.add(0, "message", "done, press once more", author="bot")
+    assert asked.answer().order[0] == first
+
+
+def test_how_often_something_failed_counts_no_words_of_it() -> None:
+    asked = Asked("How often was Ann locked out of the studio?")
+    for story in range(3):
+        asked.add(story, "call", "ann", tool="open_studio", theirs=True)
+        asked.add(story, "failure", "studio stale", tool="open_studio", theirs=True)
+    asked.add(2, "message", "I am locked out of the studio", author="ann", named=True, theirs=True)
+    assert asked.answer().evidence == ["1", "3", "5"]

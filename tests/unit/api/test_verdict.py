@@ -214,6 +214,37 @@ def test_how_much_is_not_answered_where_no_record_says_it() -> None:
     assert lacks_value(asked.plan, known)
 
 
+def test_how_many_is_not_answered_by_what_has_no_number() -> None:
+    told = returned("order returned: lamp: brass")
+    asked = story("How many lamps were on the boat?", evidence=["twice"])
+    assert lacks_value(asked.plan, answer_of(asked, told, None))
+    in_talk = asked._replace(decides=False)
+    assert not lacks_value(asked.plan, answer_of(in_talk, told, None))
+    counted = returned("order returned: lamp: brass; left: both")
+    assert not lacks_value(asked.plan, answer_of(asked, counted, None))
+
+
+def test_what_is_told_by_digits_is_not_told_without_one() -> None:
+    for summary, lacks in (("ann: feedback in the margin", True), ("ann: call 555", False)):
+        told = returned(summary)
+        told.nodes[0].attributes["kind"] = "message"
+        for question in ("What is Ann's phone number?", "Ann's phone?"):
+            asked = story(question, evidence=["twice"])
+            assert lacks_value(asked.plan, answer_of(asked, told, None)) is lacks
+
+
+def test_what_was_looked_up_is_told_by_what_was_returned() -> None:
+    told = returned("show_berth: ship: Swan")
+    [found] = returned(summary := "show_berth returned: ship: Swan; owner: Ina; length: 9 m").nodes
+    found.node_id = "found"
+    for node, kind in ((told.nodes[0], "call"), (found, "result")):
+        node.attributes |= {"kind": kind, "tool_name": "show_berth"}
+    told.nodes.append(found)
+    asked = story("What is the state of the Swan?", evidence=["twice"])
+    known = answer_of(asked, told, None)
+    assert (known.value, known.evidence) == (summary, ["found", "twice"])
+
+
 def test_when_it_was_told_is_no_answer_to_when_it_will_be() -> None:
     told = returned("book returned: berth: 12")
     at = "2026-01-01T00:00:00+00:00"
