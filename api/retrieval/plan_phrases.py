@@ -206,6 +206,13 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
     ),
     (
         "preference",
+        1.2,
+        (
+            r"(?:left|leave[sd]?)\s+(?:any\s+|some\s+|us\s+)?(?:word|instructions|a\s+note|notes)\s+(?:on|about|for|regarding)",
+        ),
+    ),
+    (
+        "preference",
         1.1,
         (
             r"(?:what|which|how)\s+(?:do(?:es)?|did|would|should)\s+.*\b(?:prefers?|preferred|favou?rs?|like[sd]?\s+(?:best|most|it|us|to)|rather\s+have)(?:\s+(?:for|in|about|with))?",
@@ -254,6 +261,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
             rf"what\s+(?:was|were|did\s+we|had\s+to\s+be|got|has\s+been)\s+(?:change[d]?|add(?:ed)?|altered|different|modified|done\s+differently|adjusted|removed|needed)\s+(?:so\s+that|to\s+make|until|before|for|when\s+it|in\s+the\s+end)\b(?:.*?\b{_WORK})?",
             r"what\s+did\s+the\s+(?:successful|working|final|last|second|good)\s+(?:attempt|try|call|run|one|version)(?:\s+(?:at|of|to|with))?",
             r"what\s+(?:has\s+|had\s+|was\s+)?changed\s+between(?:\s+the)?",
+            r"(?:delta|diff(?:erences?)?)\s+between\s+(?:the\s+)?(?:fail(?:ed|ing|ure)|red|broken|bad|first)\s+(?:\w+\s+)?and\s+(?:the\s+)?(?:pass(?:ed|ing)|working|green|good|success(?:ful)?|second)(?:\s+(?:runs?|attempts?|tr(?:y|ies)|calls?|versions?))?",
             r"(?:do|did|done)\s+differently|what\s+(?:have|has|did|had)\s+(?:we|i|you|they)\s+(?:do|done|made)\s+different|what\s+(?:was|is)\s+(?:the\s+)?(?:difference|different)(?:\s+(?:when|between))?",
             r"what\s+should\s+(?:i|we|one|you|the\s+agent)\s+(?:do|try|use|change|remember|keep\s+in\s+mind)\s+(?:the\s+)?next\s+time(?:\s+(?:with|for|when|on))?",
             r"next\s+time(?:\s+(?:with|for|when|on))?",
@@ -305,7 +313,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
         "last",
         1.04,
         (
-            rf"(?:what|which|show(?:\s+me)?|give\s+me|tell\s+me|find)?\s*(?:did|has|had|was|is|were)?\s*(?:the\s+)?(?:very\s+)?(?:last|latest|most\s+recent|newest|final)\s+{_WORDS}(?:\s+(?:of|from|by|that|to|we\s+(?:got|had|heard)|in|about|on))?",
+            rf"(?:what|which|show(?:\s+me)?|give\s+me|tell\s+me|find)?\s*(?:did|has|had|was|is|were)?\s*(?:the\s+)?(?:very\s+)?(?:last|latest|most\s+recent|newest|freshest|final)\s+{_WORDS}(?:\s+(?:of|from|by|that|to|we\s+(?:got|had|heard)|in|about|on))?",
             rf"what\s+(?:did|has|had|have)\s+.*\b{_SAID}\s+(?:to\s+)?(?:us\s+|me\s+|you\s+)?(?:last|most\s+recently|lately|latest)",
             r"(?:when\s+did\s+)?how\s+did\s+(?:the|our)\s+(?:last|latest|most\s+recent)\s+(?:conversation|session|chat|talk|exchange|contact)\b.*?\bend(?:ed)?",
             rf"{_SAID}\s+(?:for\s+|about\s+)?last\b",
@@ -329,6 +337,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
             r"how\s+did\s+.*\b(?:open|begin|start(?:ed)?|come\s+up|raise|introduce|bring\s+up)(?:\s+(?:the\s+)?(?:conversation|session|chat|talk|topic|matter|subject|case))?(?:\s+(?:on|about|of|regarding))?",
             r"(?:with|in)\s+(?:which|what)\s+words\s+did\b(?:.*?\b(?:bring\s+up|open|begin|start|raise|ask\s+(?:for|about)|mention|introduce))?",
             r"originally\s+(?:ask(?:ed)?\s+for|want(?:ed)?|request(?:ed)?)|for\s+the\s+first\s+time",
+            r"(?:comes?|came|walk(?:s|ed)?)\s+in\s+with(?=[^?]*\b(?:says?|said|asks?|asked)\s+what\b)",
             r"(?:brought|did\b[^?]*\bbring)\s+up\b",
         ),
     ),
@@ -351,6 +360,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
             r"what\s+(?:was|were|is)\s+(?:the\s+)?(?:next|following|subsequent)\s+(?:steps?|things?|actions?|moves?|events?)(?:\s+(?:after|following|to|taken|once))*",
             rf"what\s+(?:followed|came\s+(?:{_NEAR}\s+)?(?:after|next|afterwards|of\s+it)|happened\s+(?:{_NEAR}\s+)?(?:after|next|afterwards))",
             r"^\W*(?:and\s+then,?\s+)?(?:right\s+|just\s+|immediately\s+|directly\s+)?after(?=\s+(?!all\b))",
+            r"^\W*t\s?\+\s?1\s+(?:for|of|to|from)(?=\s)",
             r"(?:and\s+then|what\s+then|then\s+what)(?:,?\s+after)?",
             r",?\s*what\s+(?:was|did|were|happened|came|followed)\b.*\b(?:next|then|afterwards|done\s+next)",
             r"(?:do|did|done|happened)\s+(?:once|as\s+soon\s+as|after)(?:\s+(?:it|they|he|she|we)\s+(?:had|got|saw|received))?",
@@ -365,6 +375,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
             r"(?:what|which\s+\w+)\s+(?:has\s+|had\s+)?(?:preceded|led\s+up\s+to|leads?\s+up\s+to|preced(?:es|ing)|came\s+first\s+before)",
             r"(?:led|leads?|leading)\s+up\s+to|prior\s+to|precede[ds]?|preceding",
             r"^\W*(?:right\s+|just\s+|immediately\s+|directly\s+|shortly\s+)?before(?=\s+(?!(?:the\s+)?(?:last|latest)\s+(?:change|update)))",
+            r"^\W*t\s?[-\u2013\u2212]\s?1\s+(?:for|of|to|from)(?=\s)",
             r"(?:right|just|immediately|directly|shortly)\s+before(?:hand)?",
             r",?\s*what\s+(?:took\s+place|happened|was\s+done|came|went)\s+(?:before|first|beforehand)",
         ),

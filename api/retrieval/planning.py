@@ -136,9 +136,14 @@ _NOT_MEANT: Final = re.compile(
 """A time or a value that is not meant, behind the one that is."""
 _WORD: Final = r"[\w.:~#/@&'\u2019-]+(?<!\.)"
 _NAME: Final = r"(?:(?!I\b)[A-Z][\w'\u2019-]*|[\w.:~#/-]*\d[\w.:~#/-]*)"
+_BEHIND: Final = (
+    "as|at|in|on|by|of|for|to|from|with|until|till|and|or|but|is|was|are|were|has|had|before|after|"
+    "right|just|now|today|then|back|again|these|those|this|that|please|pls|thanks|thx"
+)
+"""What may stand behind something of somebody and is no part of its name."""
 _VALUE_OF: Final = re.compile(
     rf"(?<!\w)[Tt]he\s+(?:(?!(?:the|of|for)\s){_WORD}\s+){{1,5}}of\s+(?!in\b|at\b|on\b|by\b)(?:{_WORD}\s+){{0,5}}?"
-    rf"{_NAME}(?:\s+{_NAME})*(?:(?<=['\u2019]s)\s+\w+)?"
+    rf"{_NAME}(?:\s+{_NAME})*(?:(?<=['\u2019]s)\s+\w+(?:\s+(?!(?:{_BEHIND})\b)\w+)?)?"
 )
 """Something of something that has a name: "the desk of Ana Sato", "the size of room R-12"."""
 _ITS_VALUE: Final = re.compile(
@@ -202,7 +207,7 @@ def plan_of(
         operator, confidence = Operator.SIMILAR, 0.8
     elif of_name and not (besides or compares):
         operator, confidence, guessed = Operator.VALUE, _OF_A_NAME, True
-    if operator is Operator.VALUE and _ABOUT.match(text):
+    if operator is Operator.VALUE and _ABOUT.search(text):
         operator, confidence, guessed = Operator.SEARCH, 0.0, False  # all of it tells, no field
     if operator is Operator.VALUE and spans and all(span.span.end_ms <= now_ms for span in spans):
         operator = Operator.VALUE_AT
@@ -270,7 +275,8 @@ _OF_CHANGE: Final = re.compile(
 )
 """Says that something is behind what happened that was done before it."""
 _ABOUT: Final = re.compile(
-    r"^\W*what(?:\s+(?:is|are|was|were)|['\u2019]s)\s.*\sabout\W*$", re.IGNORECASE
+    r"(?:^\W*|[.!?;:,]\s+)what(?:\s+(?:is|are|was|were)|['\u2019]s)\s[^?]*\sabout\W*$",
+    re.IGNORECASE,
 )
 _WHAT: Final = re.compile(r"(?<!\w)(?:what|which|how)(?!\w)", re.IGNORECASE)
 _OF_PLACE: Final = (*_OF_ONE, Operator.FIRST)

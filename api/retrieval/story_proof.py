@@ -145,6 +145,7 @@ def _meant_first(
     stories: Stories, features: Features, terms: StoryTerms, *, plan: Plan, order: Array
 ) -> Array:
     """An order in which of several attempts or messages the one that is meant is in front."""
+    order = _of_identifiers(stories, features, terms, plan=plan, order=order)
     if plan.operator in _OF_WHAT_IS and plan.failed is not True:
         order = what_worked_first(stories, features, order)
     if plan.operator is Operator.TIME and not (plan.failed or plan.lasting or features.is_an_act):
@@ -152,6 +153,22 @@ def _meant_first(
     if plan.operator in _SAID_AS_WELL and not (plan.failed or features.acts.done):
         order = said_better_first(stories, features, order)
     return order
+
+
+def _of_identifiers(
+    stories: Stories, features: Features, terms: StoryTerms, *, plan: Plan, order: Array
+) -> Array:
+    """An order in which what names the things of a question is in front of what speaks of others.
+
+    "The reference act.759 stands in our papers, please explain" is about no other papers. What
+    stands behind a failure elsewhere need not name what failed.
+    """
+    held, best = features.column("story_identifiers"), int(order[0])
+    is_elsewhere = stories.leads_to[best] >= 0 or plan.operator in VALUES or plan.spans
+    if not terms.identifiers or is_elsewhere or held[best] > 0:
+        return order
+    naming = order[stories.holds[order].all(axis=1)]
+    return in_front(naming[:1], order)
 
 
 def _of_act(
@@ -261,8 +278,10 @@ def _of_somebody(
         alike = order[numpy.isin(order, _alike(stories, features, terms, int(order[0])))]
         order = in_front(with_what_helped(stories, features, alike), order)
     if operator is Operator.CAUSE and len(failure := _failing(stories, features, int(order[0]))):
-        return _of_failure(stories, features, in_front(failure, order))
-    is_known = operator is Operator.CAUSE and _is_behind_what_is_named(stories, int(order[0]))
+        return _of_failure(stories, features, terms, order=in_front(failure, order))
+    is_known = operator is Operator.CAUSE and _is_behind_what_is_named(
+        stories, terms, int(order[0])
+    )
     return Proof(order, order[:1], is_known=is_known or None)
 
 
@@ -375,10 +394,10 @@ def _of_cause(stories: Stories, features: Features, terms: StoryTerms, *, order:
     meant = failure_meant(stories, features, terms, order)
     if meant is not None:
         order = in_front(numpy.array([meant]), order)
-    return _of_failure(stories, features, order)
+    return _of_failure(stories, features, terms, order=order)
 
 
-def _of_failure(stories: Stories, features: Features, order: Array) -> Proof:
+def _of_failure(stories: Stories, features: Features, terms: StoryTerms, *, order: Array) -> Proof:
     """The failure that is the first of all, and what another session did that stands behind it.
 
     What was changed tells more than what it broke, so it comes first; what was decided, as a
@@ -386,7 +405,9 @@ def _of_failure(stories: Stories, features: Features, order: Array) -> Proof:
     """
     behind = _behind(stories, int(order[0]))
     if not len(behind):
-        return Proof(order, order[:1])
+        best = int(order[0])
+        is_behind = _is_behind_what_is_named(stories, terms, best) and not stories.guessed[best]
+        return Proof(order, order[:1], is_known=is_behind or None)
     changed = (features.roles.other | features.roles.call)[behind].all()
     proving = numpy.concatenate([behind, order[:1]] if changed else [order[:1], behind])
     return Proof(in_front(proving, order), proving)
@@ -413,16 +434,24 @@ def _behind(stories: Stories, failure: int) -> Array:
     return behind[numpy.argsort(-stories.occurred_ms[behind], kind="stable")][:1]
 
 
-def _is_behind_what_is_named(stories: Stories, cause: int) -> bool:
+def _is_behind_what_is_named(stories: Stories, terms: StoryTerms, cause: int) -> bool:
     """Whether an event stands behind a failure that says each identifier of the question.
 
-    The judge would look at what the event says itself, and what another session changed says
-    nothing of the failure.
+    Or, where it has none, whose story says each name of it and another word. The judge would look
+    at what the event says itself, and what another session changed says nothing of the failure.
     """
     failure = int(stories.leads_to[cause])
-    if failure < 0 or stories.failed[cause] or not stories.holds.shape[1]:
+    if failure < 0 or stories.failed[cause]:
         return False
-    return bool(stories.holds[failure].all())
+    if terms.identifiers:
+        return bool(stories.holds[failure].all())
+    if stories.guessed[cause]:
+        return False
+    heard = stories.counts[stories.story == stories.story[failure]].any(axis=0)
+    telling = [place for place, asking in enumerate(terms.is_asking) if not asking]
+    names = [place for place in telling if terms.words[place] in terms.capitalised]
+    others = [place for place in telling if place not in names]
+    return bool(names and heard[names].all() and heard[others].any())
 
 
 def _of_value(

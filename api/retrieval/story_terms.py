@@ -45,7 +45,7 @@ _REFERS: Final = re.compile(
 _CLEFT: Final = re.compile(r"(?<!\w)(?:is|was|has)\s+it\s+(?:been\s+)?that(?!\w)", re.IGNORECASE)
 """"How often was it that …?": nothing before is meant."""
 _NAMING: Final = re.compile(r"\S*[A-Z\d]\S*")
-_SESSION: Final = re.compile(r"[\w.:/-]{4,}")
+_SESSION: Final = re.compile(r"[^\s\"'\u2019\u201c\u201d,;?!()\[\]<>]{4,}")
 _PARTICLES: Final = word_set("away back by down in off on out over up")
 """Behind a verb: "sign up", `signup`."""
 OF_TEXTS: Final = VALUES | frozenset(
@@ -83,8 +83,14 @@ BY_FAILURE: Final = frozenset(
 """Operators that ask about what failed."""
 COUNTED: Final = frozenset((Operator.COUNT, Operator.USERS))
 """Operators that are answered by all events which are alike."""
-_LED_TO: Final = COUNTED | {Operator.LAST, Operator.FIRST}
+_LED_TO_BY_ANY: Final = COUNTED | {Operator.LAST, Operator.FIRST}
 """Operators of which what leads to the question says nothing."""
+_LED_TO: Final = _LED_TO_BY_ANY | frozenset(
+    (Operator.CAUSE, Operator.LESSON, Operator.TIME, Operator.ACTOR)
+)
+"""And those of which it says nothing where the question is whole without it."""
+_WHOLE: Final = 3
+"""Words that tell what it is about; "on what ground?" has one, and is about what stands before."""
 _HOW_IT_FAILED: Final = re.compile(
     r"(?<!\w)(?:tim(?:ed?|ing)[\s-]*outs?|reject\w*|refus\w+|denied|declined|crash\w*|blocked)(?!\w)"
 )
@@ -199,7 +205,8 @@ def _aside(query: str, plan: Plan) -> set[str]:
     *before, asking = _CLAUSE.split(query.rstrip(" .!?")) if plan.operator in _LED_TO else [""]
     is_whole = _WH.search(asking) and not _REFERS.search(_CLEFT.sub(" ", asking))
     told = {plain(word) for word in words_in(asking.lower())}
-    if not is_whole or not told - STOP_WORDS - ASKING_WORDS:
+    least = 1 if plan.operator in _LED_TO_BY_ANY else _WHOLE
+    if not is_whole or len(told - STOP_WORDS - ASKING_WORDS) < least:
         return failing
     spoken = (word for clause in before for word in words_in(_NAMING.sub(" ", clause)))
     return failing | ({plain(word) for word in spoken} - told)

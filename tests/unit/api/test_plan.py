@@ -37,6 +37,7 @@ PHRASINGS: dict[Operator, tuple[str, ...]] = {
         "A guest of mine would like to understand the trouble with the double entry.",
     ),
     Operator.LESSON: (
+        "delta between failing and passing run, the export",
         "How was the import fixed?",
         "How did we get the printer to work in the end?",
         "What fixed the login?",
@@ -116,6 +117,7 @@ PHRASINGS: dict[Operator, tuple[str, ...]] = {
         "How long was session s-12?",
     ),
     Operator.LAST: (
+        "Just the freshest message from Ana, please.",
         "What did Ana say last?",
         "What was the last thing Ana wrote?",
         "Show me the most recent message from Ana.",
@@ -123,6 +125,7 @@ PHRASINGS: dict[Operator, tuple[str, ...]] = {
         "What is the latest word from Ana?",
     ),
     Operator.FIRST: (
+        "So Ana walks in with the export and says what, exactly?",
         "What did Ana say first about the refund?",
         "What was the first message on the outage?",
         "How did the conversation on pricing begin?",
@@ -142,6 +145,7 @@ PHRASINGS: dict[Operator, tuple[str, ...]] = {
         "Sum up what happened on Sunday.",
     ),
     Operator.AFTER: (
+        "t+1 for the refused export",
         "What happened after the refusal?",
         "What came right after the crash?",
         "After the deploy, what was done next?",
@@ -150,6 +154,7 @@ PHRASINGS: dict[Operator, tuple[str, ...]] = {
         "What happened since the deploy?",
     ),
     Operator.BEFORE: (
+        "t-1 for the refused export",
         "What happened before the crash?",
         "What preceded the refusal?",
         "Which steps led up to the outage?",
@@ -206,6 +211,7 @@ PHRASINGS: dict[Operator, tuple[str, ...]] = {
         "Which value did the limit have on 15 November?",
     ),
     Operator.PREFERENCE: (
+        "Did Ana leave word on the export?",
         "What does Ana prefer for delivery?",
         "How does Ana want us to do the billing?",
         "How should we go about delivery with Ana?",
@@ -341,6 +347,7 @@ def test_what_a_question_is_about(question: str, topic: str) -> None:
         ("What plan did Ana have before?", Operator.VALUE_BEFORE),
         ("On what server is the staging cluster?", Operator.VALUE),
         ("What is issue 815 about?", Operator.SEARCH),
+        ("Our auditor calls. What is issue 815 about?", Operator.SEARCH),
         ("How many people was the dinner for?", Operator.SEARCH),
         ("How many people were waiting for a refund?", Operator.USERS),
         ("What requests did we open?", Operator.SEARCH),

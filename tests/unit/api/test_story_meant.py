@@ -511,3 +511,21 @@ def test_how_often_something_failed_counts_no_words_of_it() -> None:
         asked.add(story, "failure", "studio stale", tool="open_studio", theirs=True)
     asked.add(2, "message", "I am locked out of the studio", author="ann", named=True, theirs=True)
     assert asked.answer().evidence == ["1", "3", "5"]
+
+
+@pytest.mark.parametrize(("place", "is_known"), [("Delft", True), ("Ghent", False)])
+def test_a_change_behind_a_failure_that_is_named_is_known(place: str, *, is_known: bool) -> None:
+    asked = Asked(f"What is the root cause of the glaze failure at {place}?")
+    asked.add(0, "other", "heat 900 to 700", type="config.changed", leads_to=2, minute=1)
+    asked.add(1, "call", "Delft", tool="fire_pot", minute=60)
+    asked.add(1, "failure", "Delft glaze is cold", tool="fire_pot", minute=61)
+    answer = asked.answer()
+    assert answer.order[0] == "0"
+    assert (answer.confidence >= 0.9) is is_known
+
+
+def test_what_is_named_is_not_told_by_what_speaks_of_another() -> None:
+    asked = Asked("The reference act.759 occurs in our working papers; please explain it.")
+    asked.add(0, "message", "please confirm REQ-8, for our working papers", author="ann")
+    asked.add(1, "message", "the host is back, action act.759", author="bot")
+    assert asked.answer().order[0] == "1"

@@ -94,6 +94,8 @@ def test_two_words_in_a_row_may_be_written_as_one(
             {"board", "figure"},
         ),
         ("How often did the export bounce?", {"bounce"}),
+        ("I sell carts. Why was the export of the plan to Ghent late?", {"sell", "carts"}),
+        ("The export came back. On what ground?", set()),
     ],
 )
 def test_what_leads_to_a_question_that_says_all_is_aside(question: str, aside: set[str]) -> None:
@@ -107,3 +109,9 @@ def test_what_is_about_to_be_done_is_promised(said: str) -> None:
     marks = set(MARKS["promise"].split())
     told = [word for word in words_in(said.lower()) if word in marks]
     assert len(told) > len([word for word in words_in("that is over") if word in marks])
+
+
+@pytest.mark.parametrize("name", ["SOC~31395", "thr#2597", "chat@kiln-7", "dlg/28+48", "run=4f|2"])
+def test_a_session_may_be_named_by_any_mark(name: str) -> None:
+    for question in (f"What was \u201c{name}\u201d about?", f"boss cc'd me on {name}, help"):
+        assert name in story_terms(question, plan_of(question, NOW_MS)).sessions
