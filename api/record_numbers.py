@@ -349,16 +349,18 @@ def _said_number(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
     if match is None or first is None:
         return None
     noun = stem_in(match["noun"].split()[-1].lower())
-    said: list[tuple[str, int, str]] = []
+    numbers: list[tuple[str, int, str]] = []
     for node in shown.events.values():
         if not is_said(node) or node.provenance.session_id != first.provenance.session_id:
             continue
         for told in _NUMBER_OF.finditer(words_of(node, shown)):
             if stem_in(told["noun"].lower()) == noun:
-                said.append((node.provenance.occurred_at or "", int(told["number"]), node.node_id))
-    if not said:
+                numbers.append(
+                    (node.provenance.occurred_at or "", int(told["number"]), node.node_id)
+                )
+    if not numbers:
         return None
-    _, number, node_id = max(said)
+    _, number, node_id = max(numbers)
     return Value(number, list(dict.fromkeys((node_id, *evidence))))
 
 

@@ -90,7 +90,7 @@ _WHERE: Final = re.compile(r"^\W*where(?!\w)", re.IGNORECASE)
 
 _NUMBERED: Final = re.compile(r"(?<!\w)(?:number|phone|telephone|iban)(?!\w)", re.IGNORECASE)
 """What is told by digits."""
-_DIGIT: Final = re.compile(r"\d")
+_ANY_DIGIT: Final = re.compile(r"\d")
 
 
 def asks_how_much(plan: Plan) -> bool:
@@ -122,7 +122,7 @@ def lacks_number(plan: Plan, node: Node, shown: Shown, *, decides: bool) -> bool
         return _SAID_NUMBER.search(text) is None or not numbers.issubset(words_in(text))
     if not (decides and asks_for_number(plan)):
         return False
-    return (_DIGIT if _is_numbered(plan) else _SAID_NUMBER).search(text) is None
+    return (_ANY_DIGIT if _is_numbered(plan) else _SAID_NUMBER).search(text) is None
 
 
 _SAID_NUMBER: Final = re.compile(
@@ -164,7 +164,7 @@ def _looked_up(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
         return None
     result = outcomes_of(shown.events)[call.node_id]
     given = {field.value for field in fields_of(call, shown)}
-    found = [
+    fields = [
         field
         for field in fields_of(result, shown)
         if field.value not in given
@@ -172,10 +172,10 @@ def _looked_up(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
         and not is_echo(field, plan.timeless)
     ]
     if _WHERE.match(plan.timeless):
-        found = [field for field in found if not says_when(field.value)]
-    if len(found) != 1:
+        fields = [field for field in fields if not says_when(field.value)]
+    if len(fields) != 1:
         return None
-    value = as_it_is_asked(found[0], plan, shown)
+    value = as_it_is_asked(fields[0], plan, shown)
     return value and Value(value.value, list(dict.fromkeys((*value.evidence, call.node_id))))
 
 
