@@ -261,7 +261,7 @@ def _amount_done(plan: Plan, amounts: Iterable[Field]) -> Field | None:
 
 _KEPT: Final = re.compile(
     r"^\W*(?:and\s+)?how\s+long\s+(?:do|does|did|is|are|was|were|will|has|have)\s.*?"
-    r"(?<!\w)(?:holds?|held|keep|kept|cached?|stored?|retain(?:ed)?|lives?|valid|waits?)(?!\w)",
+    r"(?<!\w)(?:holds?|held|keep|kept|cached?|stored?|retain(?:ed)?|lives?|valid|good|waits?)(?!\w)",
     re.IGNORECASE,
 )
 """How long something is kept is a setting, and not how long an act took."""
@@ -294,7 +294,7 @@ def lasted(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
     long something is kept says `ttl: 300`.
     """
     if asks_how_long_kept(plan):
-        return as_it_is_asked(_keeping(plan, shown), plan, shown)
+        return as_it_is_asked(_keeping(plan, shown), plan, shown) or _stretch_told(evidence, shown)
     if plan.operator is not Operator.TIME:
         return None
     identifiers = identifiers_in(plan.timeless)
@@ -305,6 +305,23 @@ def lasted(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
             if (ms := duration_ms(field)) is not None:
                 return Value(duration_text(round(ms)), [node.node_id, *evidence])
     return None
+
+
+_CALENDAR: Final = (("days",), ("weeks",), ("months",), ("years",))
+"""Names of fields that say for how long something is good, and not how long an act took."""
+
+
+def _stretch_told(evidence: list[str], shown: Shown) -> Value | None:
+    """The one stretch of days or more that the first event says, or what came of it: `days: 90`."""
+    told = [
+        field
+        for node in with_outcome(evidence, shown)
+        for field in fields_of(node, shown)
+        if field.words in _CALENDAR and _DECIMAL.fullmatch(field.value) and not has_failed(node)
+    ]
+    if len(told) != 1:
+        return None
+    return Value(f"{told[0].value} {told[0].words[0]}", [told[0].node_id, *evidence])
 
 
 def _keeping(plan: Plan, shown: Shown) -> Field | None:

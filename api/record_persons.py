@@ -51,7 +51,8 @@ _STATES: Final = word_set("state status decision outcome result verdict")
 
 _CARES: Final = re.compile(
     r"(?<!\w)(?:work(?:s|ing)?\s+on|responsible|in\s+charge|handl(?:es|ing)|tak(?:es|ing)\s+care|"
-    r"look(?:s|ing)\s+after|deal(?:s|ing)\s+with|on\s+call)(?!\w)",
+    r"look(?:s|ing)\s+after|deal(?:s|ing)\s+with|on\s+call|belongs?(?:\s+to)?|"
+    r"(?:is|was)\s+\S+(?:\s+\S+)?\s+(?:assigned|issued|lent|given\s+out)(?:\s+(?:out|to))*\W*$)(?!\w)",
     re.IGNORECASE,
 )
 
@@ -71,7 +72,8 @@ _ANSWERS: Final = (
     (
         re.compile(
             r"(?<!\w)(?:approv\w+|sa(?:id|ys?)\s+(?:yes|ok(?:ay)?)|sign(?:ed)?\s+(?:\S+\s+)?off|"
-            r"g[ia]ve[sn]?\s+(?:\S+\s+){0,2}?(?:ok(?:ay)?|go-?ahead|nod|permission|approval|green)|"
+            r"g[ia]ve[sn]?\s+(?:\S+\s+){0,2}?(?:ok(?:ay)?|go-?ahead|nod|permission|approval|green|waiver|"
+            r"exemption|clearance|consent|authori[sz]ation|sign-?off)|"
             r"allow\w*|permit\w*|authori[sz]\w+|agreed|granted|ok(?:ay)?(?:ed|'d)|green-?lit)(?!\w)",
             re.IGNORECASE,
         ),
@@ -142,13 +144,13 @@ def _is_state_asked(field: Field, plan: Plan, states: list[frozenset[str]]) -> b
     return is_echo(field, plan.timeless) or any(field.value.lower() in one for one in states)
 
 
-_WHO_IS: Final = re.compile(r"^\W*(?:and\s+)?who(?:\s+is|['\u2019]?s)\s", re.IGNORECASE)
+_WHO_IS_NOW: Final = re.compile(r"^\W*(?:and\s+)?who(?:\s+is|['\u2019]?s)\s", re.IGNORECASE)
 _NOW: Final = word_set("now current currently present")
 
 
 def _on_duty(plan: Plan, shown: Shown) -> Value | None:
     """Who is it now, by the newest record with a field that the question names: `on_call_now`."""
-    if _WHO_IS.match(plan.timeless) is None:
+    if _WHO_IS_NOW.match(plan.timeless) is None:
         return None
     words = {*words_in(plan.timeless.lower().replace("-", " "))}
     named = [

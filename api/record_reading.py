@@ -22,9 +22,9 @@ from api.record_fields import (
 from api.record_history import as_asked, has_failed, is_as_found, is_former
 from api.retrieval.plan import VALUES, Operator, Plan
 from api.schemas import Node
-from enrichment.act_names import is_reader
+from enrichment.act_names import apart, first_word, is_reader
 from enrichment.stems import same_root, stem_in, stems_of, telling_stems_of, words_in
-from enrichment.vocabulary import STOP_WORDS
+from enrichment.vocabulary import STOP_WORDS, WRITE_VERBS
 
 
 class Value(NamedTuple):
@@ -44,6 +44,9 @@ _SAME: Final = {
     )
 }
 """Words of which records have one or the other."""
+
+_OF_ANYTHING: Final = frozenset(map(stem_in, ("type", "kind", "class", "category")))
+"""Names of fields that say of what sort a record is, whatever it is of."""
 
 BESIDE: Final = 1
 """Words that a field's name may have beside what is asked for, as `fee_eur` has."""
@@ -81,6 +84,8 @@ def called(wanted: frozenset[str], fields: Iterable[Field], plan: Plan) -> Field
     most = 0
     for field in fields if wanted else ():
         key = frozenset(map(meaning, field.words))
+        if key <= _OF_ANYTHING and not key >= wanted:
+            continue  # the `type` of anything is no blood type
         is_called = key <= wanted or (wanted <= key and len(key) <= len(wanted) + BESIDE)
         is_asked = is_former(plan) or not is_echo(field, plan.timeless)
         if is_called and len(key & wanted) > most and is_asked:
@@ -172,6 +177,10 @@ def _worked(node: Node, outcomes: Mapping[str, Node]) -> bool:
 BY: Final = frozenset(("by", "to"))
 """Ends the name of a field that says who: `approved_by`, `assigned_to`."""
 
+_WHO_IS: Final = re.compile(
+    r"^\W*(?:and\s+)?who(?:\s+(?:is|are|was|were)|['\u2019]?s)\s", re.IGNORECASE
+)
+
 WHOEVER: Final = re.compile(r"\w{3,}(?:ee|er|or)")
 """A name of a field that says who: `assignee`, `approver`."""
 
@@ -193,14 +202,17 @@ def of_what(
         marks: words of a name that say who, or when.
         form: of the value.
     """
-    topic = stems_of(plan.topic)
+    topic, spoken = stems_of(plan.topic), {*words_in(plan.timeless.lower())}
+    of_role = _WHO_IS.match(plan.timeless) is not None
     for field in asked_fields(plan, evidence, shown):
         if plan.operator is Operator.TIME and ENDS.issuperset(field.words):
             continue  # "to" and "from" in a question are not of a stretch
         of_what = [stem_in(w) for w in field.words if w not in marks] or [*field.words]
         is_meant = all(_is_meant(one, topic) for one in of_what)
         marked = plan.operator is Operator.TIME or field.words[-1] in marks
-        marked |= WHOEVER.fullmatch(field.words[-1]) is not None
+        # who gave the waiver is not the waiver; who is the owner is
+        is_role = of_role or field.words[-1] not in spoken
+        marked |= is_role and WHOEVER.fullmatch(field.words[-1]) is not None
         if is_meant and marked and form.fullmatch(field.value):
             return field
     return None
@@ -219,18 +231,28 @@ def with_outcome(evidence: list[str], shown: Shown) -> list[Node]:
     return [node for node in both if node is not None]
 
 
-def looking(evidence: list[str], shown: Shown) -> Node | None:
+def looking(plan: Plan, evidence: list[str], shown: Shown) -> Node | None:
     """The call of a tool that only looks, where the first event is that or what it returned.
 
+    Or of one that is called after what is asked for and by no verb: `person.site` tells a site.
     None: the first event is of something else, the look-up failed, or only one of both is shown.
     """
     outcomes = outcomes_of(shown.events)
     for call_id, outcome in outcomes.items():
         call = shown.events.get(call_id)
         if call is not None and evidence[:1] in ([call_id], [outcome.node_id]):
-            looks = is_reader(call.attributes.get("tool_name") or "")
+            looks = _tells(plan, call.attributes.get("tool_name") or "")
             return call if looks and not has_failed(outcome) else None
     return None
+
+
+def _tells(plan: Plan, tool: str) -> bool:
+    """Whether a tool only looks, or tells what its name ends in, and that is asked for."""
+    *_, last = [tool, *words_in(apart(tool).lower())]
+    is_asked = (
+        stems_of(last) <= telling_stems_of(plan.topic) and first_word(tool) not in WRITE_VERBS
+    )
+    return is_reader(tool) or is_asked
 
 
 def with_call(told: list[Node], shown: Shown) -> list[Node]:

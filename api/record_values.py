@@ -159,7 +159,7 @@ def _looked_up(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
 
     "Where is the kiln course on Monday?" is told by `room: 4`, beside the course that was given.
     """
-    call = looking(evidence, shown)
+    call = looking(plan, evidence, shown)
     if call is None:
         return None
     result = outcomes_of(shown.events)[call.node_id]

@@ -178,7 +178,7 @@ def _as_it_went_through(plan: Plan, evidence: list[str], shown: Shown) -> list[s
     head = shown.events[evidence[0]]
     if plan.operator not in VALUES or is_said(head):
         return evidence
-    if (call := looking(evidence, shown)) is not None:
+    if (call := looking(plan, evidence, shown)) is not None:
         return list(dict.fromkeys((outcomes_of(shown.events)[call.node_id].node_id, *evidence)))
     instead = put_right(head, shown) if plan.operator is Operator.VALUE else None
     return evidence if instead is None else list(dict.fromkeys((instead, *evidence)))

@@ -221,7 +221,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
             r"(?:what|which)\s+(?:are|were|is|was)\s+(?:the\s+)?(?:\w+\s+)?(?:wish(?:es)?|preferences?|likes|dislikes|instructions?|requirements?|demands?|expectations?)(?:\s+(?:of|for|about|from))?",
             r"(?:wish(?:es)?|instructions?|preferences?)\s+(?:of|about|regarding|for|on)",
             r"how\s+(?:should|shall|must|do|can|may)\s+(?:we|i|one|you|the\s+agent)\s+(?:go\s+about|do|handle|treat|approach|deal\s+with|proceed\s+with|send|deliver|write|format|contact|reach|address)",
-            r"how\s+(?:should|shall|must|can|may)\s+.*?\bbe\s+(?:contacted|reached|addressed|informed|notified|treated|handled)",
+            r"how\s+(?:should|shall|must|can|may)\s+.*?\bbe\s+(?:done|made|run|held|given|organi[sz]ed|arranged|contacted|reached|addressed|informed|notified|treated|handled)",
             r"^\W*what\s+(?:must|should|shall|may|can)\s+(?:i|we|one|you|the\s+agent)\s+(?:not|never)(?=\s+\w)",
             r"(?:which|what)\s+(?:way|kind|sort|type|form|style|manner)\s+(?:of\s+)?.*\b(?:likes?|wants?|prefers?|wish(?:es)?)",
             r"what\s+applies(?:\s+(?:when|if|for|to))?",

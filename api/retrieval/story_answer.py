@@ -37,6 +37,11 @@ GUESSED_AT_MOST: Final = 0.8
 """How sure it is at most that a change is behind a failure, where only their meaning says so."""
 MAX_EXPLAINED: Final = 20
 _BOTH_ENDS: Final = 2
+_TO_BE: Final = re.compile(
+    r"(?<!\w)who(?:m|ever)?\s+(?:should|shall|must|ought|(?:can|could|do|may)\s+(?:i|we)|to)(?!\w)",
+    re.IGNORECASE,
+)
+"""Who is to do something, or whom one is to ask, is told by what somebody said and not by them."""
 _NAMED_SESSION: Final = re.compile(
     r" (?:session|conversation|chat|thread|run) (?=\S*[\d_-])\S*[^\W\d_]\S* "
 )
@@ -234,8 +239,9 @@ def _asks_promises(plan: Plan, terms: StoryTerms) -> bool:
 def _is_said(stories: Stories, features: Features, plan: Plan, best: int) -> bool:
     """Whether the words of somebody are the answer: who said them, and when, is of these alone."""
     asks = plan.operator in (Operator.ACTOR, Operator.TIME) and not plan.lasting
-    talk = not _decides(stories, features, plan) and int(stories.kind[best]) == MESSAGE
-    return asks and talk and not features.facts
+    words = int(stories.kind[best]) == MESSAGE
+    talk = words and (_TO_BE.search(plan.timeless) or not _decides(stories, features, plan))
+    return bool(asks and talk and not features.facts)
 
 
 def _fits(stories: Stories, features: Features, plan: Plan, best: int) -> bool:

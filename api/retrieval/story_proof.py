@@ -63,7 +63,8 @@ _SAID_AS_WELL: Final = frozenset((Operator.SEARCH, Operator.TIME))
 """Operators that what somebody said may answer as well as what was done."""
 _GAVE_LEAVE: Final = re.compile(
     r" (?:gave|given|giving|gives?) (?:(?:the|a|an|his|her|their|its) )?"
-    r"(?:ok|okay|go-?ahead|go ahead|green light|nod|blessing|thumbs up|permission|consent|leave) "
+    r"(?:ok|okay|go-?ahead|go ahead|green light|nod|blessing|thumbs up|permission|consent|leave|"
+    r"waiver|exemption|clearance|sign-?off) "
 )
 """Says that somebody approved, in the words of no tool."""
 _OF_WHAT_WAS_DONE: Final = frozenset((Operator.ACTOR, Operator.CAUSE))

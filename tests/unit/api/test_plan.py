@@ -212,6 +212,7 @@ PHRASINGS: dict[Operator, tuple[str, ...]] = {
     ),
     Operator.PREFERENCE: (
         "Did Ana leave word on the export?",
+        "How should the training of the guards be done?",
         "What does Ana prefer for delivery?",
         "How does Ana want us to do the billing?",
         "How should we go about delivery with Ana?",

@@ -259,6 +259,8 @@ def test_what_something_is_somebody_may_have_said() -> None:
         ("Where is the throwing class?", "show_class", "room: 4\nhall: north", None),
         ("Where is the throwing class?", "show_class", "class: throwing\nopen: yes", None),
         ("Where is the throwing class?", "book_class", "class: throwing\nroom: 4", None),
+        ("What is the hall of the class?", "classes.hall", "class: throwing\nname: north", "north"),
+        ("What is the hall of the class?", "classes.book_hall", "name: north", None),
         ("What is the place of Mia in line?", "GET /queue", "rank: 8\nclass: throwing", "8"),
     ],
 )
@@ -269,6 +271,39 @@ def test_what_a_look_up_alone_returned_is_what_was_looked_up(
     given = of_one_session((call, "class: throwing"), (result, found))
     assert read(question, given) == value
     assert read(question, shown((call, "class: throwing"))) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("serial: 7\ndays: 90", "90 days"), ("serial: 7\ntook_s: 90", None)]
+)
+@pytest.mark.parametrize(
+    "question", ["How long is the new permit good for?", "How long is the new permit valid?"]
+)
+def test_how_long_something_is_good_is_the_stretch_that_its_record_says(
+    question: str, text: str, value: str | None
+) -> None:
+    assert read(question, shown((node("one", tool="issue"), text))) == value
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "who"),
+    [
+        ("Who does kiln K-2 belong to?", "kiln: K-2\nassignedTo: pool", "pool"),
+        ("To whom was K-2 given out?", "kiln: K-2\nassignedTo: pool", "pool"),
+        ("Who gave the waiver for K-2?", "kiln: K-2\nwaiver: wv.3t2\nby: Ines", None),
+        ("Who is the owner of K-2?", "kiln: K-2\nowner: Ines", "Ines"),
+    ],
+)
+def test_whose_it_is_says_the_record_and_no_thing_is_who_gave_it(
+    question: str, text: str, who: str | None
+) -> None:
+    assert read(question, shown((node("one", tool="get_kiln"), text))) == who
+
+
+def test_the_sort_of_a_record_is_not_that_of_what_is_asked() -> None:
+    given = shown((node("one", tool="review"), "type: firewall\nid: F-1"))
+    assert read("What is my clay type?", given) is None
+    assert read("What is the type of F-1?", given) == "firewall"
 
 
 def test_how_many_somebody_says_who_was_asked_for_them() -> None:

@@ -529,3 +529,14 @@ def test_what_is_named_is_not_told_by_what_speaks_of_another() -> None:
     asked.add(0, "message", "please confirm REQ-8, for our working papers", author="ann")
     asked.add(1, "message", "the host is back, action act.759", author="bot")
     assert asked.answer().order[0] == "1"
+
+
+def test_who_is_to_be_asked_is_told_by_words_and_not_by_who_said_them() -> None:
+    for question, value in (
+        ("Who should be called first about the kiln?", None),
+        ("Who asked about the kiln?", "ann"),
+    ):
+        asked = Asked(question)
+        asked.add(0, "message", "about the kiln: call Radomir first", author="ann")
+        asked.add(0, "call", "note", tool="add_note").add(0, "result", "ok", tool="add_note")
+        assert asked.answer().value == value
