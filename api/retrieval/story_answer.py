@@ -37,10 +37,7 @@ GUESSED_AT_MOST: Final = 0.8
 """How sure it is at most that a change is behind a failure, where only their meaning says so."""
 MAX_EXPLAINED: Final = 20
 _BOTH_ENDS: Final = 2
-_TO_BE: Final = re.compile(
-    r"(?<!\w)who(?:m|ever)?\s+(?:should|shall|must|ought|(?:can|could|do|may)\s+(?:i|we)|to)(?!\w)",
-    re.IGNORECASE,
-)
+_TO_BE: Final = re.compile(r"(?<!\w)whom?\s+(?:should|shall|must|ought|to)(?!\w)", re.IGNORECASE)
 """Who is to do something, or whom one is to ask, is told by what somebody said and not by them."""
 _NAMED_SESSION: Final = re.compile(
     r" (?:session|conversation|chat|thread|run) (?=\S*[\d_-])\S*[^\W\d_]\S* "

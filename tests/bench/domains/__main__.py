@@ -46,6 +46,7 @@ OWN: Final = (
     "household",
     "newsroom",
     "campus",
+    "secops",
 )
 OF_THE_SET: Final = ("support", "coding")
 SEED: Final = 11
