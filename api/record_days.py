@@ -164,13 +164,10 @@ def _only_date(plan: Plan, evidence: list[str], shown: Shown) -> Field | None:
     event, or of what came of it.
     """
     identifiers = identifiers_in(plan.timeless)
-    about = [
-        node
-        for one in holding(identifiers, shown)
-        if is_record_of(one, identifiers[0], shown)
-        for node in with_outcomes((one,), outcomes_of(shown.events))
-        if not has_failed(node)
-    ]
+    held = holding(identifiers, shown)
+    records = (node for node in held if is_record_of(node, identifiers[0], shown))
+    outcomes = outcomes_of(shown.events)
+    about = [node for node in with_outcomes(records, outcomes) if not has_failed(node)]
     first = [] if identifiers else with_outcome(evidence, shown)
     question = telling_stems_of(plan.timeless) - _OF_SETTING
     told = " ".join(with_tool(node, shown) for node in with_call(first, shown))

@@ -208,7 +208,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
         "preference",
         1.2,
         (
-            r"(?:left|leave[sd]?)\s+(?:any\s+|some\s+|us\s+)?(?:word|instructions|a\s+note|notes)\s+(?:on|about|for|regarding)",
+            r"(?:did|has|have|had)\s+.*?\b(?:leave|left)\s+(?:any\s+|us\s+)?(?:word|instructions)\s+(?:on|about|for|regarding)",
         ),
     ),
     (
