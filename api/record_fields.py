@@ -32,7 +32,7 @@ _UNITS_MS: Final = {
     for name in names.split()
 }
 
-_LENGTHS: Final = word_set("duration elapsed runtime took time total")
+_LENGTHS: Final = word_set("duration elapsed runtime took time total since")
 """Stand before a unit in the name of a field that says how long something took."""
 
 

@@ -105,12 +105,16 @@ _OF_KEYS: Final = word_set("id key no number ref reference")
 """Behind the name of what a key is of: `order_id`."""
 
 
+_BESIDE_UNITS: Final = frozenset(("since", "total", "num"))
+"""Stand beside what is counted: `since_days`, `num_seats`."""
+
+
 def _number(plan: Plan, fields: Iterable[Field]) -> Field | None:
     """The number that a question asks for, by the field whose name says most of it; None: none.
 
     It is called in the same form: `order: 4711` says of no number of orders.
     """
-    asked_for = _COUNTS.union(words_in(plan.timeless.lower()))
+    asked_for = (_COUNTS | _BESIDE_UNITS).union(words_in(plan.timeless.lower()))
     if not asked_for.isdisjoint(_PEOPLE):
         asked_for |= _PEOPLE
     numbers = [
@@ -260,7 +264,7 @@ def _amount_done(plan: Plan, amounts: Iterable[Field]) -> Field | None:
 
 
 _KEPT: Final = re.compile(
-    r"^\W*(?:and\s+)?how\s+long\s+(?:do|does|did|is|are|was|were|will|has|have)\s.*?"
+    r"^\W*(?:and\s+)?how\s+long\s+(?:do|does|did|is|are|was|were|will|has|have|can|may|could|shall)\s.*?"
     r"(?<!\w)(?:holds?|held|keep|kept|cached?|stored?|retain(?:ed)?|lives?|valid|good|waits?)(?!\w)",
     re.IGNORECASE,
 )

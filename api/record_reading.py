@@ -246,9 +246,15 @@ def looking(plan: Plan, evidence: list[str], shown: Shown) -> Node | None:
     return None
 
 
+_ASKING_TOOLS: Final = frozenset(("who", "whois", "when", "where", "which", "what"))
+"""A tool whose name ends so asks: `rota.who`."""
+
+
 def _tells(plan: Plan, tool: str) -> bool:
     """Whether a tool only looks, or tells what its name ends in, and that is asked for."""
     *_, last = [tool, *words_in(apart(tool).lower())]
+    if last in _ASKING_TOOLS:
+        return True
     is_asked = (
         stems_of(last) <= telling_stems_of(plan.topic) and first_word(tool) not in WRITE_VERBS
     )

@@ -59,6 +59,8 @@ def value_of(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
     """
     is_length = plan.lasting or asks_how_long_kept(plan)
     read = lasted if is_length else _WAYS.get(plan.operator)
+    if plan.operator is Operator.TIME and asks_how_many(plan):  # "how many days did it wait"
+        read = how_many
     return None if read is None else read(plan, evidence, shown)
 
 
@@ -269,6 +271,8 @@ def _asked_by_name(plan: Plan, evidence: list[str], shown: Shown) -> Value | Non
     if match := _WHAT_WAS.match(plan.timeless):
         field = called(meanings(match["attribute"]), fields, plan)
         return as_it_is_asked(field, plan, shown) or _said_to_be(plan, shown)
+    if _HOW_BIG.match(plan.timeless):
+        return _looked_up(plan, evidence, shown)
     return _in_a_phrase(plan, evidence, shown) or how_many(plan, evidence, shown)
 
 
@@ -337,8 +341,13 @@ def _said_to_be(plan: Plan, shown: Shown) -> Value | None:
     return Value(value, [node_id])
 
 
+def _whom(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
+    """Who it was, by the records; who it is by the one name that a look-up returned."""
+    return who(plan, evidence, shown) or _looked_up(plan, evidence, shown)
+
+
 _WAYS: Final[Mapping[Operator, Callable[[Plan, list[str], Shown], Value | None]]] = {
-    Operator.ACTOR: who,
+    Operator.ACTOR: _whom,
     Operator.TIME: when,
     Operator.SEARCH: _asked_by_name,
     **dict.fromkeys(VALUES, _stated),

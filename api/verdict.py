@@ -176,7 +176,7 @@ def _as_it_went_through(plan: Plan, evidence: list[str], shown: Shown) -> list[s
     What was looked up is told by what was returned, not by what it was asked by.
     """
     head = shown.events[evidence[0]]
-    if plan.operator not in VALUES or is_said(head):
+    if plan.operator not in (*VALUES, Operator.SEARCH) or is_said(head):
         return evidence
     if (call := looking(plan, evidence, shown)) is not None:
         return list(dict.fromkeys((outcomes_of(shown.events)[call.node_id].node_id, *evidence)))

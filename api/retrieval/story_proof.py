@@ -59,6 +59,8 @@ _SPEAKING: Final = re.compile(
     r"thank\w*|suggest\w*)(?!\w)"
 )
 """What somebody said is asked for itself, and not what they told of."""
+_WANTS: Final = re.compile(rf"{_SPEAKING.pattern}|(?<!\w)(?:need\w*|prefer\w*)(?!\w)")
+"""Why somebody wants something, or says so, is told by what they say."""
 _SAID_AS_WELL: Final = frozenset((Operator.SEARCH, Operator.TIME))
 """Operators that what somebody said may answer as well as what was done."""
 _GAVE_LEAVE: Final = re.compile(
@@ -278,7 +280,10 @@ def _of_somebody(
     if operator is Operator.SIMILAR and plan.quoted and stories.failed[order[0]]:
         alike = order[numpy.isin(order, _alike(stories, features, terms, int(order[0])))]
         order = in_front(with_what_helped(stories, features, alike), order)
-    if operator is Operator.CAUSE and len(failure := _failing(stories, features, int(order[0]))):
+    best = int(order[0])
+    if operator is Operator.CAUSE and stories.person[best] and not _WANTS.search(terms.text):
+        best = _failed_at(stories, features, best)  # who complains says not why it is so
+    if operator is Operator.CAUSE and len(failure := _failing(stories, features, best)):
         return _of_failure(stories, features, terms, order=in_front(failure, order))
     is_known = operator is Operator.CAUSE and _is_behind_what_is_named(
         stories, terms, int(order[0])

@@ -261,6 +261,9 @@ def test_what_something_is_somebody_may_have_said() -> None:
         ("Where is the throwing class?", "book_class", "class: throwing\nroom: 4", None),
         ("What is the hall of the class?", "classes.hall", "class: throwing\nname: north", "north"),
         ("What is the hall of the class?", "classes.book_hall", "name: north", None),
+        ("Who teaches throwing on Monday?", "rota.who", "adult: Ina\nclass: throwing", "Ina"),
+        ("Who teaches throwing on Monday?", "rota.book", "adult: Ina\nclass: throwing", None),
+        ("How warm is the throwing room?", "get_climate", "class: throwing\ntarget: 21", "21"),
         ("What is the place of Mia in line?", "GET /queue", "rank: 8\nclass: throwing", "8"),
     ],
 )
@@ -274,10 +277,21 @@ def test_what_a_look_up_alone_returned_is_what_was_looked_up(
 
 
 @pytest.mark.parametrize(
+    ("question", "value"),
+    [
+        ("How long has the door D-7 been shut?", "32 min"),
+        ("How many minutes had D-7 been closed?", 32),
+    ],
+)
+def test_since_when_something_is_so_says_its_record(question: str, value: Any) -> None:
+    assert read(question, shown((node("one"), "door: D-7\nsince_minutes: 32"))) == value
+
+
+@pytest.mark.parametrize(
     ("text", "value"), [("serial: 7\ndays: 90", "90 days"), ("serial: 7\ntook_s: 90", None)]
 )
 @pytest.mark.parametrize(
-    "question", ["How long is the new permit good for?", "How long is the new permit valid?"]
+    "question", ["How long is the new permit good for?", "How long can I keep the permit?"]
 )
 def test_how_long_something_is_good_is_the_stretch_that_its_record_says(
     question: str, text: str, value: str | None

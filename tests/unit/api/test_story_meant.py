@@ -540,3 +540,13 @@ def test_who_is_to_be_asked_is_told_by_words_and_not_by_who_said_them() -> None:
         asked.add(0, "message", "about the kiln: call Radomir first", author="ann")
         asked.add(0, "call", "note", tool="add_note").add(0, "result", "ok", tool="add_note")
         assert asked.answer().value == value
+
+
+@pytest.mark.parametrize(
+    ("question", "first"), [("Why was my kiln cold?", "2"), ("Why did Ann want a warm kiln?", "0")]
+)
+def test_why_is_told_by_the_failure_and_not_by_who_complains(question: str, first: str) -> None:
+    asked = Asked(question)
+    asked.add(0, "message", "ann: my kiln is cold, I wanted it warm", author="ann", cosine=0.9)
+    asked.add(0, "call", "900", tool="fire").add(0, "failure", "E-LOW", tool="fire")
+    assert asked.answer().order[0] == first
