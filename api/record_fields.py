@@ -153,10 +153,16 @@ def _of_text(node_id: str, text: str, *, may_ask: bool) -> list[Field]:
             numbers[above] = numbers.get(above, 0) + 1
         met.add(name)
         row = (above, numbers.get(above, 0)) if above else ()
-        if words := _words(name):
+        if words := _words(_named_by(above, name)):
             field = Field(node_id, words, value, row=row, former=former)
             told.append((len(row), field))
     return [field for _, field in sorted(told, key=lambda each: each[0])]
+
+
+def _named_by(above: str, name: str) -> str:
+    """The name of a field; of the value of an object that of the object: `total: {value: 5}`."""
+    *_, parent = above.split(".")
+    return parent if parent and _VALUE.issuperset(_words(name)) else name
 
 
 def _lines(text: str) -> Iterator[_Line]:

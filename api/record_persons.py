@@ -20,7 +20,15 @@ from api.record_fields import (
     words_of,
 )
 from api.record_history import has_failed, settled
-from api.record_reading import BY, FIRST_EVENTS, WHOEVER, Value, of_what, with_outcomes
+from api.record_reading import (
+    BY,
+    FIRST_EVENTS,
+    WHOEVER,
+    Value,
+    of_what,
+    with_outcome,
+    with_outcomes,
+)
 from api.retrieval.plan import Plan
 from api.schemas import Node
 from api.spoken_answers import is_said
@@ -94,15 +102,15 @@ def _by_role(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
     the question asks who has it in hand.
     """
     identifiers = identifiers_in(plan.timeless)
-    first = [] if identifiers else [shown.events.get(one) for one in evidence[:1]]
+    first = [] if identifiers else with_outcome(evidence, shown)
     states = [states for asked, states in _ANSWERS if asked.search(plan.timeless)]
     beside = _of_its_session(evidence, shown) if states and not identifiers else []
     named = identifiers or (_NUMBER_NAME.findall(plan.timeless) if states else [])
     held = with_outcomes(holding(named, shown), outcomes_of(shown.events))
-    for node in (*held, *filter(None, first), *beside):
+    for node in (*held, *first, *beside):
         fields = [] if has_failed(node) else fields_of(node, shown)
         if _CARES.search(plan.timeless):
-            who = [field for field in fields if not _CARING.isdisjoint(field.words)]
+            who = [field for field in fields if not _CARING.isdisjoint(_roles_in(field))]
         elif any(_is_state_asked(field, plan, states) for field in fields):
             who = [field for field in fields if field.words[-1] in BY and field.words != ("to",)]
         else:
@@ -329,12 +337,17 @@ def _said_yes(evidence: list[str], told: list[Node], shown: Shown) -> Value | No
     return None
 
 
+def _roles_in(field: Field) -> tuple[str, ...]:
+    """The words that say who a field names: of its name, or, under `name`, of its record's."""
+    within = words_in(field.row[0].lower()) if field.row and field.words[-1] in _NAMES else []
+    return (*field.words, *within[-1:])
+
+
 def _says_who(field: Field) -> bool:
     """Whether a field names a person, by its name or by that of the record that it stands in."""
-    within = words_in(field.row[0].lower()) if field.row and field.words[-1] in _NAMES else []
     return any(
         word in _AGREED or (WHOEVER.fullmatch(word) is not None and word not in _NOBODY)
-        for word in (field.words[-1], *within[-1:])
+        for word in _roles_in(field)[len(field.words) - 1 :]
     )
 
 

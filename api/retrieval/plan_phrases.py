@@ -44,6 +44,14 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
     ),
     (
         "value",
+        1.1,
+        (
+            r"^\W*(?:and\s+)?(?:what|which)(?=\s+(?:\w+\s+)?(?!\w+[^\Wsui]s\b)\w+\s+(?:do|does)\s+(?:\S+\s+){1,2}have(?:\s+(?:at|in|on|with)\s|\W*$))",
+            r"^\W*(?:and\s+)?what(?:['\u2019]s|\s+is)(?=\s+my\s+(?!(?:last|latest|newest|first|next|previous|former|open|preferred|favou?rite)\b)\w+(?:\s+(?!before\b|on\b)\w+){0,2}\W*$)",
+        ),
+    ),
+    (
+        "value",
         1.2,
         (
             r"^\W*who(?:['\u2019]?s|\s+(?:is|are|was|were))(?=\s+(?:my|our|the|his|her|their|your)\s+(?:\w+\s+){1,4}with\W*$)",

@@ -379,6 +379,8 @@ def _topic(text: str, timeless: str, operator: Operator) -> str:
         left = without_asking(left, timeless, below=SURELY_BELOW)
     if operator is Operator.VALUE_BEFORE:
         left = _AT_THE_END.sub("", left)
+    if operator is Operator.VALUE and _HELD.match(timeless) is not None:
+        left = _HELD.sub(r"\g<thing> of \g<whom>", timeless)
     named = _VALUE_OF.search(timeless) or _ITS_VALUE.match(timeless)
     if operator in VALUES and named is not None:
         left = named[0]  # what stands around it tells where it is looked up, or what for
@@ -397,6 +399,12 @@ def _without(text: str, operator: Operator) -> str:
     return text
 
 
+_HELD: Final = re.compile(
+    r"^\W*(?:and\s+)?(?:what|which)\s+(?P<thing>\w+(?:\s+\w+)?)\s+(?:do|does)\s+"
+    r"(?P<whom>\S+(?:\s+\S+)?)\s+have(?!\w)",
+    re.IGNORECASE,
+)
+"""What somebody has: "which role does Ana have in the ward?"."""
 _AT_THE_END: Final = re.compile(r"\s+before\W*$", re.IGNORECASE)
 
 

@@ -325,6 +325,11 @@ def test_every_operator_has_its_phrasings() -> None:
             "the desk of Ana Sato",
         ),
         ("Where did Ana live before Coimbra?", "Ana live before Coimbra"),
+        ("Which role does Ana Sato have on the ward?", "role of Ana Sato on the ward"),
+        (
+            "Please state the rate of Ana's service account as it was",
+            "the rate of Ana's service account",
+        ),
         ('I just got "DiskError: no space left". Is that new?', "DiskError: no space left"),
     ],
 )
@@ -342,6 +347,9 @@ def test_what_a_question_is_about(question: str, topic: str) -> None:
         ("Is the kiln of Ana Sato mentioned anywhere?", Operator.SEARCH),
         ("In which city is Ana?", Operator.VALUE),
         ("Ana's phone number?", Operator.VALUE),
+        ("What role do I have in the studio?", Operator.VALUE),
+        ("What is my role?", Operator.VALUE),
+        ("What problems do we have?", Operator.FAILURES),
         ("Ana Sato's desk", Operator.VALUE),
         ("Ana's uploads?", Operator.SEARCH),
         ("Ana's problem?", Operator.SEARCH),

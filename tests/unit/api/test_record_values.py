@@ -314,6 +314,17 @@ def test_whose_it_is_says_the_record_and_no_thing_is_who_gave_it(
     assert read(question, shown((node("one", tool="get_kiln"), text))) == who
 
 
+def test_the_value_of_an_object_is_called_as_the_object_is() -> None:
+    given = shown((node("one"), "invoice: I-7\ntotal.value: 60\ntotal.currency: EUR"))
+    assert read("What is the total of I-7?", given) == "60"
+    call = node("call", "call", "get_case", at=DAYS[0])
+    result = node("case", tool="get_case", at=DAYS[1])
+    told = of_one_session(
+        (call, "case: 73-07"), (result, "responsible.id: 7\nresponsible.name: Ina")
+    )
+    assert read("Who is responsible for case 73-07?", told) == "Ina"
+
+
 def test_the_sort_of_a_record_is_not_that_of_what_is_asked() -> None:
     given = shown((node("one", tool="review"), "type: firewall\nid: F-1"))
     assert read("What is my clay type?", given) is None
