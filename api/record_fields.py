@@ -44,6 +44,8 @@ _SINCE: Final = word_set("new current after now is")
 _ALONE: Final = word_set("before after was is now")
 """These are no more than words beside a name: `after_tax`."""
 _VALUE: Final = word_set("value val")
+_OF_MEASURE: Final = _VALUE | word_set("currency unit units iso")
+"""Of an object with no other fields the value bears the object's name: `total: {value: 5}`."""
 ENDS: Final = frozenset(("from", "to"))
 """These may also be the ends of a stretch: only a number that is no range is changed by them."""
 _STRETCHES: Final = word_set(
@@ -153,16 +155,10 @@ def _of_text(node_id: str, text: str, *, may_ask: bool) -> list[Field]:
             numbers[above] = numbers.get(above, 0) + 1
         met.add(name)
         row = (above, numbers.get(above, 0)) if above else ()
-        if words := _words(_named_by(above, name)):
+        if words := _words(name):
             field = Field(node_id, words, value, row=row, former=former)
             told.append((len(row), field))
     return [field for _, field in sorted(told, key=lambda each: each[0])]
-
-
-def _named_by(above: str, name: str) -> str:
-    """The name of a field; of the value of an object that of the object: `total: {value: 5}`."""
-    *_, parent = above.split(".")
-    return parent if parent and _VALUE.issuperset(_words(name)) else name
 
 
 def _lines(text: str) -> Iterator[_Line]:
@@ -202,7 +198,11 @@ def _changed(record: Sequence[_Line], *, may_ask: bool) -> Iterator[_Line]:
         versions |= {name: _Version(False) for name in _VALUE if values.get(name)}
     versions |= {name: _Version(False, of) for name, of in plain.items() if of and of in former}
     present = {version.of for version in versions.values() if not version.former}
+    is_measure = bool(above) and _OF_MEASURE.issuperset(values)
     for line in record:
+        if is_measure and line.name in _VALUE:
+            yield _under_its_name(line, _Version(False), named)
+            continue
         version = versions.get(line.name)
         if version is None or (version.of and version.of not in former.keys() & present):
             yield line

@@ -306,11 +306,14 @@ def lasted(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
     of_one_tool = len({node.attributes.get("tool_name") for node in both}) == 1
     for node in holding(identifiers, shown) if identifiers else both if of_one_tool else ():
         for field in () if has_failed(node) else fields_of(node, shown):
-            if (ms := duration_ms(field)) is not None:
+            is_meant = "since" not in field.words or _BEEN.search(plan.timeless) is not None
+            if is_meant and (ms := duration_ms(field)) is not None:
                 return Value(duration_text(round(ms)), [node.node_id, *evidence])
     return None
 
 
+_BEEN: Final = re.compile(r"(?<!\w)(?:has|have|had)\s.*\bbeen(?!\w)", re.IGNORECASE)
+"""Asks since when something is so, and not how long it took."""
 _CALENDAR: Final = (("days",), ("weeks",), ("months",), ("years",))
 """Names of fields that say for how long something is good, and not how long an act took."""
 

@@ -281,6 +281,7 @@ def test_what_a_look_up_alone_returned_is_what_was_looked_up(
     [
         ("How long has the door D-7 been shut?", "32 min"),
         ("How many minutes had D-7 been closed?", 32),
+        ("How long did D-7 take?", None),
     ],
 )
 def test_since_when_something_is_so_says_its_record(question: str, value: Any) -> None:
@@ -317,6 +318,10 @@ def test_whose_it_is_says_the_record_and_no_thing_is_who_gave_it(
 def test_the_value_of_an_object_is_called_as_the_object_is() -> None:
     given = shown((node("one"), "invoice: I-7\ntotal.value: 60\ntotal.currency: EUR"))
     assert read("What is the total of I-7?", given) == "60"
+    listed = shown(
+        (node("one"), "items.item: lid\nitems.value: 8\nitems.item: pot\nitems.value: 9")
+    )
+    assert read("What is the value of the pot?", listed) == "9"
     call = node("call", "call", "get_case", at=DAYS[0])
     result = node("case", tool="get_case", at=DAYS[1])
     told = of_one_session(
