@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from api.retrieval.plan import Operator
+from api.retrieval.plan_phrases import ROWS
 from api.retrieval.planning import WHAT_HAPPENED, plan_of
 from api.retrieval.query_terms import MAX_SEARCHED_CHARACTERS, as_meant
 
@@ -498,3 +501,9 @@ def test_a_day_is_summed_up_by_what_happened(question: str, topic: str) -> None:
 
 def test_a_session_of_a_day_is_still_summed_up_as_one() -> None:
     assert plan_of("Summarise the session of yesterday.", NOW_MS).operator is Operator.SUMMARY
+
+
+def test_bounds_of_a_row_are_bounds() -> None:
+    """In an f-string `{0,12}` is a pair of numbers, and no row that has it says so."""
+    pair = re.compile(r"\(\d+, ?\d+\)|\{\d+, \d+\}")
+    assert [row for *_, rows in ROWS for row in rows if pair.search(row)] == []
