@@ -251,14 +251,12 @@ _ASKING_TOOLS: Final = frozenset(("who", "whois", "when", "where", "which", "wha
 
 
 def _tells(plan: Plan, tool: str) -> bool:
-    """Whether a tool only looks, or tells what its name ends in, and that is asked for."""
+    """Whether a tool only looks, or is called by nothing but what is asked for: `person.site`."""
     *_, last = [tool, *words_in(apart(tool).lower())]
-    if last in _ASKING_TOOLS:
+    if is_reader(tool) or last in _ASKING_TOOLS:
         return True
-    is_asked = (
-        stems_of(last) <= telling_stems_of(plan.topic) and first_word(tool) not in WRITE_VERBS
-    )
-    return is_reader(tool) or is_asked
+    is_bare = first_word(tool) == last and last not in WRITE_VERBS  # `buy_clay` tells no clay
+    return is_bare and stems_of(last) <= telling_stems_of(plan.topic)
 
 
 def with_call(told: list[Node], shown: Shown) -> list[Node]:

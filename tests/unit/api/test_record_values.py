@@ -261,6 +261,7 @@ def test_what_something_is_somebody_may_have_said() -> None:
         ("Where is the throwing class?", "book_class", "class: throwing\nroom: 4", None),
         ("What is the hall of the class?", "classes.hall", "class: throwing\nname: north", "north"),
         ("What is the hall of the class?", "classes.book_hall", "name: north", None),
+        ("What is the hall of the class?", "buy_hall", "name: north", None),
         ("Who teaches throwing on Monday?", "rota.who", "adult: Ina\nclass: throwing", "Ina"),
         ("Who teaches throwing on Monday?", "rota.book", "adult: Ina\nclass: throwing", None),
         ("How warm is the throwing room?", "get_climate", "class: throwing\ntarget: 21", "21"),
