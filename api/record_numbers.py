@@ -28,6 +28,7 @@ from api.record_reading import (
     called,
     meaning,
     meanings,
+    of_its_session,
     with_outcome,
     with_tool,
 )
@@ -369,19 +370,15 @@ def _said_number(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
     "They count, 24 credits." says how many credits there were, behind who asked for them.
     """
     match = _COUNTED.match(plan.timeless)
-    first = shown.events.get(evidence[0]) if evidence else None
-    if match is None or first is None:
+    if match is None:
         return None
     noun = stem_in(match["noun"].split()[-1].lower())
-    numbers: list[tuple[str, int, str]] = []
-    for node in shown.events.values():
-        if not is_said(node) or node.provenance.session_id != first.provenance.session_id:
-            continue
-        for told in _NUMBER_OF.finditer(words_of(node, shown)):
-            if stem_in(told["noun"].lower()) == noun:
-                numbers.append(
-                    (node.provenance.occurred_at or "", int(told["number"]), node.node_id)
-                )
+    numbers = [
+        (node.provenance.occurred_at or "", int(told["number"]), node.node_id)
+        for node in filter(is_said, of_its_session(evidence, shown))
+        for told in _NUMBER_OF.finditer(words_of(node, shown))
+        if stem_in(told["noun"].lower()) == noun
+    ]
     if not numbers:
         return None
     _, number, node_id = max(numbers)

@@ -25,6 +25,7 @@ from api.record_reading import (
     FIRST_EVENTS,
     WHOEVER,
     Value,
+    of_its_session,
     of_what,
     with_outcome,
     with_outcomes,
@@ -104,13 +105,17 @@ def _by_role(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
     identifiers = identifiers_in(plan.timeless)
     first = [] if identifiers else with_outcome(evidence, shown)
     states = [states for asked, states in _ANSWERS if asked.search(plan.timeless)]
-    beside = _of_its_session(evidence, shown) if states and not identifiers else []
+    beside = of_its_session(evidence, shown) if states and not identifiers else []
     named = identifiers or (_NUMBER_NAME.findall(plan.timeless) if states else [])
     held = with_outcomes(holding(named, shown), outcomes_of(shown.events))
     for node in (*held, *first, *beside):
         fields = [] if has_failed(node) else fields_of(node, shown)
         if _CARES.search(plan.timeless):
-            who = [field for field in fields if not _CARING.isdisjoint(_roles_in(field))]
+            who = [
+                field
+                for field in fields
+                if not _CARING.isdisjoint((*field.words, *_of_its_record(field)))
+            ]
         elif any(_is_state_asked(field, plan, states) for field in fields):
             who = [field for field in fields if field.words[-1] in BY and field.words != ("to",)]
         else:
@@ -231,7 +236,7 @@ def _handed_to(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
         return _handed_by(shown)
     if _HANDED.search(plan.timeless) is None or _HANDING.search(plan.timeless) is not None:
         return None
-    for node in _of_its_session(evidence, shown):
+    for node in of_its_session(evidence, shown):
         if node.attributes.get("tool_name"):
             continue
         values = {field.words: field.value for field in fields_of(node, shown)}
@@ -249,15 +254,6 @@ def _handed_by(shown: Shown) -> Value | None:
     ]
     givers = {node.attributes.get("speaker") for node in told}
     return Value(givers.pop(), [told[0].node_id]) if len(givers) == 1 else None
-
-
-def _of_its_session(evidence: list[str], shown: Shown) -> list[Node]:
-    """What is shown of the session of the first event."""
-    first = shown.events.get(evidence[0]) if evidence else None
-    if first is None:
-        return []
-    session = first.provenance.session_id
-    return [node for node in shown.events.values() if node.provenance.session_id == session]
 
 
 _AGREEING: Final = frozenset(
@@ -298,7 +294,7 @@ def _agreed(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
     agreed = stems_of(plan.topic.replace("-", ""))
     if _AGREEING.isdisjoint(agreed) and not _ANSWERS[-1][0].search(plan.timeless):
         return None
-    told = _of_its_session(evidence, shown)
+    told = of_its_session(evidence, shown)
     refusals = [node for node in told if has_failed(node)]
     refusing = {node.attributes.get("tool_name") for node in refusals}
     since = min((node.provenance.occurred_at or "" for node in refusals), default="")
@@ -337,17 +333,17 @@ def _said_yes(evidence: list[str], told: list[Node], shown: Shown) -> Value | No
     return None
 
 
-def _roles_in(field: Field) -> tuple[str, ...]:
-    """The words that say who a field names: of its name, or, under `name`, of its record's."""
+def _of_its_record(field: Field) -> list[str]:
+    """Of a field called `name` or the like the last word of what its record is called."""
     within = words_in(field.row[0].lower()) if field.row and field.words[-1] in _NAMES else []
-    return (*field.words, *within[-1:])
+    return within[-1:]
 
 
 def _says_who(field: Field) -> bool:
     """Whether a field names a person, by its name or by that of the record that it stands in."""
     return any(
         word in _AGREED or (WHOEVER.fullmatch(word) is not None and word not in _NOBODY)
-        for word in _roles_in(field)[len(field.words) - 1 :]
+        for word in (field.words[-1], *_of_its_record(field))
     )
 
 

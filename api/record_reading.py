@@ -231,8 +231,8 @@ def with_outcome(evidence: list[str], shown: Shown) -> list[Node]:
     return [node for node in both if node is not None]
 
 
-def looking(plan: Plan, evidence: list[str], shown: Shown) -> Node | None:
-    """The call of a tool that only looks, where the first event is that or what it returned.
+def look_up(plan: Plan, evidence: list[str], shown: Shown) -> tuple[Node, Node] | None:
+    """The call of a tool that only looks and its result, where the first event is one of them.
 
     Or of one that is called after what is asked for and by no verb: `person.site` tells a site.
     None: the first event is of something else, the look-up failed, or only one of both is shown.
@@ -242,7 +242,7 @@ def looking(plan: Plan, evidence: list[str], shown: Shown) -> Node | None:
         call = shown.events.get(call_id)
         if call is not None and evidence[:1] in ([call_id], [outcome.node_id]):
             looks = _tells(plan, call.attributes.get("tool_name") or "")
-            return call if looks and not has_failed(outcome) else None
+            return (call, outcome) if looks and not has_failed(outcome) else None
     return None
 
 
@@ -265,6 +265,15 @@ def with_call(told: list[Node], shown: Shown) -> list[Node]:
     ids = {node.node_id for node in told}
     calls = [shown.events.get(call) for call, outcome in outcomes.items() if outcome.node_id in ids]
     return [*told, *(call for call in calls if call is not None and call.node_id not in ids)]
+
+
+def of_its_session(evidence: list[str], shown: Shown) -> list[Node]:
+    """What is shown of the session of the first event."""
+    first = shown.events.get(evidence[0]) if evidence else None
+    if first is None:
+        return []
+    session = first.provenance.session_id
+    return [node for node in shown.events.values() if node.provenance.session_id == session]
 
 
 def _is_near(node: Node, first: Node) -> bool:

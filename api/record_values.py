@@ -15,7 +15,6 @@ from api.record_fields import (
     is_echo,
     is_one_of_several,
     of_meant_row,
-    outcomes_of,
     said_by,
     summary_of,
 )
@@ -37,7 +36,7 @@ from api.record_reading import (
     asked_fields,
     asked_records,
     called,
-    looking,
+    look_up,
     meaning,
     meanings,
 )
@@ -161,10 +160,9 @@ def _looked_up(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
 
     "Where is the kiln course on Monday?" is told by `room: 4`, beside the course that was given.
     """
-    call = looking(plan, evidence, shown)
-    if call is None:
+    if (both := look_up(plan, evidence, shown)) is None:
         return None
-    result = outcomes_of(shown.events)[call.node_id]
+    call, result = both
     given = {field.value for field in fields_of(call, shown)}
     fields = [
         field

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from api.comparisons import compared, foremost
 from api.record_days import is_no_time
-from api.record_fields import Shown, fields_of, outcomes_of, said_by, summary_of
+from api.record_fields import Shown, fields_of, said_by, summary_of
 from api.record_history import has_failed, put_right
 from api.record_numbers import asks_for_sum, asks_how_long_kept, asks_how_many, counted
-from api.record_reading import looking, says_half
+from api.record_reading import look_up, says_half
 from api.record_values import (
     asks_for_number,
     brought_up_to_date,
@@ -178,8 +178,8 @@ def _as_it_went_through(plan: Plan, evidence: list[str], shown: Shown) -> list[s
     head = shown.events[evidence[0]]
     if plan.operator not in (*VALUES, Operator.SEARCH) or is_said(head):
         return evidence
-    if (call := looking(plan, evidence, shown)) is not None:
-        return list(dict.fromkeys((outcomes_of(shown.events)[call.node_id].node_id, *evidence)))
+    if (both := look_up(plan, evidence, shown)) is not None:
+        return list(dict.fromkeys((both[1].node_id, *evidence)))
     instead = put_right(head, shown) if plan.operator is Operator.VALUE else None
     return evidence if instead is None else list(dict.fromkeys((instead, *evidence)))
 

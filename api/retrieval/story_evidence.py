@@ -14,7 +14,7 @@ from api.retrieval.plan import Operator, Plan
 from api.retrieval.plan_phrases import ASKING_WORDS
 from api.retrieval.story_acts import acts_asked, asks_for_first
 from api.retrieval.story_features import Features
-from api.retrieval.story_roles import CALL, roles_of
+from api.retrieval.story_roles import CALL, only_looks, roles_of
 from api.retrieval.story_terms import (
     StoryTerms,
     stems_of_parts,
@@ -23,7 +23,7 @@ from api.retrieval.story_terms import (
 )
 from api.retrieval.time_spans import TimeSpan
 from consolidation.decay import DAY_MS
-from enrichment.act_names import first_word, is_reader
+from enrichment.act_names import first_word
 from enrichment.event_kinds import EventKind
 from enrichment.stems import stem_in, stems_of, words_in
 from enrichment.vocabulary import WRITE_VERBS, word_set
@@ -60,8 +60,7 @@ def recorded(stories: Stories, features: Features, terms: StoryTerms, order: Arr
     names = _names(stories, terms)
     called = [stems_of(agent) for agent in stories.agents]
     acting = [number for number, parts in enumerate(called) if parts and parts <= names]
-    looking = numpy.array([*map(is_reader, stories.tools), False], dtype=bool)[stories.tool]
-    done = (roles.worked & ~looking) | (roles.other & (stories.kind != _THOUGHT))
+    done = (roles.worked & ~only_looks(stories)) | (roles.other & (stories.kind != _THOUGHT))
     by_them = (numpy.isin(stories.agent, acting) | stories.acted) & (done | stories.failed)
     columns = [place for place, one in enumerate(terms.stems) if one in names]
     naming = roles.other & (stories.counts[:, columns] > 0).any(axis=1) & done
@@ -128,8 +127,7 @@ def records_of(stories: Stories, features: Features, terms: StoryTerms) -> Array
     called = [stems_of(tool) for tool in stories.tools]
     about = numpy.array([left <= words for words in called] + [False], dtype=bool)[stories.tool]
     by_call = numpy.where(calls >= 0, holds[calls], False)
-    looks = numpy.array([*map(is_reader, stories.tools), False], dtype=bool)[stories.tool]
-    looked_up = by_call & looks
+    looked_up = by_call & only_looks(stories)
     records = features.roles.worked & about & (holds | looked_up)
     if not records.any():
         return None
@@ -256,8 +254,8 @@ def done_since(stories: Stories, features: Features, best: int) -> Array:
     failures = numpy.flatnonzero(of_story & stories.failed & (stories.tool >= 0))
     if roles.has_fix[best] or not len(failures):
         return nothing
-    looks = numpy.array([*map(is_reader, stories.tools), False], dtype=bool)[stories.tool]
-    done = numpy.flatnonzero(of_story & roles.worked & ~looks & (roles.call_of >= 0))
+    worked = roles.worked & ~only_looks(stories) & (roles.call_of >= 0)
+    done = numpy.flatnonzero(of_story & worked)
     done = done[done > failures[-1]][-1:]
     return numpy.concatenate([roles.call_of[done], done]) if len(done) else nothing
 

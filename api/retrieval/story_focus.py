@@ -11,6 +11,7 @@ from api.retrieval.plan import VALUES, Operator, Plan
 from api.retrieval.story_acts import is_asked_for, is_heard_of
 from api.retrieval.story_features import Features
 from api.retrieval.story_limits import SAYING
+from api.retrieval.story_roles import only_looks
 from api.retrieval.story_terms import StoryTerms, stems_of_parts, stems_of_ways, ways_of_failing
 from enrichment.act_names import base, is_reader, of_tool, of_type, says_verb
 from enrichment.event_kinds import EventKind
@@ -342,8 +343,7 @@ def refused_by(stories: Stories, features: Features, terms: StoryTerms) -> int |
     if not (places_of_ways and stories.holds.shape[1]):
         return None
     roles = features.roles
-    looking = numpy.array([*map(is_reader, stories.tools), False], dtype=bool)[stories.tool]
-    acts = (roles.call | roles.worked | roles.other) & ~roles.failed_call & ~looking
+    acts = (roles.call | roles.worked | roles.other) & ~roles.failed_call & ~only_looks(stories)
     acts &= stories.holds.all(axis=1) & (stories.counts[:, places_of_ways] > 0).any(axis=1)
     places = numpy.flatnonzero(acts)
     return int(places[stories.occurred_ms[places].argmin()]) if len(places) else None

@@ -285,9 +285,7 @@ def _of_somebody(
         best = _failed_at(stories, features, best)  # who complains says not why it is so
     if operator is Operator.CAUSE and len(failure := _failing(stories, features, best)):
         return _of_failure(stories, features, terms, order=in_front(failure, order))
-    is_known = operator is Operator.CAUSE and _is_behind_what_is_named(
-        stories, terms, int(order[0])
-    )
+    is_known = operator is Operator.CAUSE and _is_behind_what_is_named(stories, terms, best)
     return Proof(order, order[:1], is_known=is_known or None)
 
 
@@ -409,9 +407,9 @@ def _of_failure(stories: Stories, features: Features, terms: StoryTerms, *, orde
     What was changed tells more than what it broke, so it comes first; what was decided, as a
     policy, is what the failure itself names.
     """
-    behind = _behind(stories, int(order[0]))
+    best = int(order[0])
+    behind = _behind(stories, best)
     if not len(behind):
-        best = int(order[0])
         is_behind = _is_behind_what_is_named(stories, terms, best) and not stories.guessed[best]
         return Proof(order, order[:1], is_known=is_behind or None)
     changed = (features.roles.other | features.roles.call)[behind].all()

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 import numpy
 
+from enrichment.act_names import is_reader
 from enrichment.event_kinds import EventKind
 from pipelines.columns.records import KINDS, MESSAGE, Array, Stories
 
@@ -79,6 +80,11 @@ def roles_of(stories: Stories) -> Roles:
         has_failure=numpy.repeat(failing, lengths),
         has_fix=numpy.repeat(_any(ordered.arrays["fixing_result"], begins), lengths),
     )
+
+
+def only_looks(stories: Stories) -> Array:
+    """Which events are of a tool that only looks, by its name."""
+    return numpy.array([*map(is_reader, stories.tools), False], dtype=bool)[stories.tool]
 
 
 def _call_of(stories: Stories, is_call: Array, is_outcome: Array) -> Array:
