@@ -31,6 +31,7 @@ from api.record_reading import (
     with_outcomes,
 )
 from api.retrieval.plan import Plan
+from api.retrieval.story_terms import GIVING_LEAVE
 from api.schemas import Node
 from api.spoken_answers import is_said
 from enrichment.act_names import is_reader
@@ -81,8 +82,7 @@ _ANSWERS: Final = (
     (
         re.compile(
             r"(?<!\w)(?:approv\w+|sa(?:id|ys?)\s+(?:yes|ok(?:ay)?)|sign(?:ed)?\s+(?:\S+\s+)?off|"
-            r"g[ia]ve[sn]?\s+(?:\S+\s+){0,2}?(?:ok(?:ay)?|go-?ahead|nod|permission|approval|green|waiver|"
-            r"exemption|clearance|consent|authori[sz]ation|sign-?off)|"
+            rf"{GIVING_LEAVE.pattern}|"
             r"allow\w*|permit\w*|authori[sz]\w+|agreed|granted|ok(?:ay)?(?:ed|'d)|green-?lit)(?!\w)",
             re.IGNORECASE,
         ),

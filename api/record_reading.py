@@ -119,6 +119,19 @@ def says_half(plan: Plan, node: Node, shown: Shown) -> bool:
     return len(topic & stems_of(with_tool(node, shown))) >= HALF * len(topic)
 
 
+def as_written(value: object, evidence: list[str], shown: Shown) -> object:
+    """A value as the event that proves it writes it.
+
+    What only events of others name as it is written, a viewer is told in lower case.
+    """
+    if not isinstance(value, str) or not value.islower() or not evidence:
+        return value
+    node = shown.events.get(evidence[0])
+    told = "" if node is None else said_by(node, shown)
+    match = re.search(rf"(?<!\w){re.escape(value)}(?!\w)", told, re.IGNORECASE)
+    return value if match is None else match[0]
+
+
 def with_tool(node: Node, shown: Shown) -> str:
     """What an event says, and the words of its tool's name."""
     return f"{node.attributes.get('tool_name') or ''} {said_by(node, shown)}"

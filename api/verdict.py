@@ -14,7 +14,7 @@ from api.record_days import is_no_time
 from api.record_fields import Shown, fields_of, said_by, summary_of
 from api.record_history import has_failed, put_right
 from api.record_numbers import asks_for_sum, asks_how_long_kept, asks_how_many, counted
-from api.record_reading import look_up, says_half
+from api.record_reading import as_written, look_up, says_half
 from api.record_values import (
     asks_for_number,
     brought_up_to_date,
@@ -140,7 +140,8 @@ def _told(
     *,
     zone: tzinfo,
 ) -> Answer:
-    value, evidence, events = _of_story(story), story.evidence, shown.events
+    evidence, events = story.evidence, shown.events
+    value = as_written(_of_story(story), evidence, shown)
     if value is None and summary is not None:
         value = summary
     promised = story.plan.operator is Operator.PROMISE and story.type == "list"

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from enrichment.act_names import first_word
 from enrichment.event_kinds import EventKind, is_failed, parsed_json
@@ -289,9 +289,11 @@ _BOOKKEEPING = re.compile(
     r"(_(at|on|by|date|time|ts))?|(.*_)?(timestamp|ts|etag|checksum)|schema_version|row_version"
 )
 """Of anything: when and by whom a record was touched."""
+SUM: Final = re.compile(
+    r"(?:.*_)?(?:price|amount|total|subtotal|cost|fee|tax|discount|quantity|qty|sum|refund|charge)"
+)
 _NOT_OF_PEOPLE = re.compile(
-    r"(.*_)?(price|amount|total|subtotal|cost|fee|tax|discount|currency|quantity|qty|sum|refund"
-    r"|charge|version|revision|rev|object|kind|seen|login|read|accessed)"
+    rf"{SUM.pattern}|(.*_)?(currency|version|revision|rev|object|kind|seen|login|read|accessed)"
     r"|((fiscal|billing|pay)_)?(period|quarter|year|month|week)"
     r"|(status|error|response|reason|result|exit)_code|http_status|(is|was|has)_(new|valid|ok)"
 )
@@ -300,25 +302,30 @@ _STATES = word_set("status state type")
 """Of people only where the tool is about people: a refund's state is not its receiver's."""
 
 
-def is_bookkeeping(record: Record, key: str, nouns: frozenset[str]) -> bool:
+def is_bookkeeping(record: Record, key: str, nouns: frozenset[str], *, sums: bool = False) -> bool:
     """Whether a field says nothing about what its record is about.
 
     Args:
         record: whose field it is.
         key: of the field.
         nouns: of the tool that returned it, or is called with it.
+        sums: whether a sum that is called by what it is of (`rate_amount`) was set for a person.
     """
     if key in _LEFT_OUT or _BOOKKEEPING.fullmatch(key):
         return True
     if record.party.entity_type != "user":
         return False
     if _NOT_OF_PEOPLE.fullmatch(key):
-        return True
+        return not (sums and "_" in key and SUM.fullmatch(key))
     return key in _STATES and not nouns & USER_NOUNS
 
 
 def record_facts(
-    record: Record, value: Mapping[str, Any], nouns: frozenset[str] = USER_NOUNS
+    record: Record,
+    value: Mapping[str, Any],
+    nouns: frozenset[str] = USER_NOUNS,
+    *,
+    sums: bool = False,
 ) -> Iterator[StatedFact]:
     """What the fields of a record say; keys in order.
 
@@ -326,8 +333,9 @@ def record_facts(
         record: what the object is about.
         value: the object.
         nouns: of the tool.
+        sums: as of `is_bookkeeping`.
     """
-    for fact in _fields(record, value, nouns):
+    for fact in _fields(record, value, nouns, sums=sums):
         if fact.source.entity_type == "user":
             yield fact._replace(relation=person_relation(fact.relation))
         else:
@@ -335,11 +343,13 @@ def record_facts(
 
 
 def _fields(
-    record: Record, value: Mapping[str, Any], nouns: frozenset[str]
+    record: Record, value: Mapping[str, Any], nouns: frozenset[str], *, sums: bool
 ) -> Iterator[StatedFact]:
     for key in sorted(value):
         relation = relation_name(f"has_{key}")
-        if key == record.key or relation is None or is_bookkeeping(record, key, nouns):
+        if key == record.key or relation is None:
+            continue
+        if is_bookkeeping(record, key, nouns, sums=sums):
             continue
         item = only_record(value[key])
         if key == "name":

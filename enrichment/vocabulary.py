@@ -71,7 +71,8 @@ WRITE_VERBS: Final[Mapping[str, bool]] = {
             "configure adjust assign reassign select choose enable disable move rename relocate "
             "upsert correct amend upgrade downgrade reschedule reroute swap create add append "
             "insert subscribe enroll apply attach revise alter rewrite overwrite retag relabel "
-            "allocate reallocate rebook renew extend transfer"
+            "allocate reallocate rebook renew extend transfer enrol appoint designate nominate "
+            "elect"
         ),
         True,
     ),
@@ -90,7 +91,9 @@ MOVING_VERBS = word_set("move relocate transfer park put reroute")
 """What they name last is where it is then."""
 MAKING_VERBS = word_set("create add append insert book reserve record register open")
 """What they name is new: their other arguments say something of that, not of whom it is for."""
-ADDING_VERBS = word_set("add append insert assign allocate subscribe enroll attach book reserve")
+ADDING_VERBS = word_set(
+    "add append insert assign allocate subscribe enroll enrol attach book reserve"
+)
 """What they write stands beside what was there."""
 TAKING_VERBS = word_set(
     "remove delete unsubscribe revoke cancel detach drop clear unassign unset unlink unenroll "
@@ -98,9 +101,15 @@ TAKING_VERBS = word_set(
 )
 """What they name of something is so no longer: `remove_label(issue_id, label)`."""
 VALUE_VERBS = word_set(
-    "set add assign reassign allocate reallocate select choose switch apply attach put"
+    "set add assign reassign allocate reallocate select choose switch apply attach put appoint "
+    "designate nominate elect"
 )
 """Their noun is what is set: `set_carrier(order_id, carrier_id)` is about the order."""
+
+CHANGING_VERBS = word_set(
+    "set update change modify edit patch put replace write adjust correct amend revise alter"
+)
+"""What they write is so from then on, sums as well: `amend_mandate(donor, amount)`."""
 
 GREETINGS = word_set(
     """

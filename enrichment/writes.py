@@ -16,6 +16,8 @@
    `city: Oslo`; keys of an inner object are joined to its own (`has_address_city`). Options of a
    call (`force`, `notify`) and what is said beside it (`reason`, `query`) are no attributes; nor,
    of a person, is what describes a thing that a call makes for them (`create_order`, `add_slip`).
+   A sum that a call changes for the person whom an argument names is of that person
+   (`mandate.amend(donor, amount)`: the amount of the mandate).
 4. It holds from the first result that answers the call and did not fail, with the call as what says
    it and the result as what confirms it. Without such a result within WINDOW events of the session
    nothing is asserted; a late call or result is taken into account when it comes. A call that has
@@ -30,6 +32,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from enrichment.act_names import method
@@ -50,6 +53,7 @@ from enrichment.records import (
     NAMING_KEYS,
     OLD_VALUE_KEYS,
     PEOPLE,
+    SUM,
     USER_NOUNS,
     VALUE_KEYS,
     Record,
@@ -64,6 +68,7 @@ from enrichment.records import (
 )
 from enrichment.vocabulary import (
     ADDING_VERBS,
+    CHANGING_VERBS,
     MAKING_VERBS,
     MOVING_VERBS,
     READ_VERBS,
@@ -248,12 +253,16 @@ def _claims(
         for key, item in fields.items()
         if key not in _OPTIONS | _SAID and not _SECRET.fullmatch(key) and key != subject.key
     }
+    sums = False
     if declared is None and subject.party.entity_type == "user":
         left = _of_person(verb, left)
+        if sums := bool(verb.verb in CHANGING_VERBS and subject.key):
+            left = _with_noun(tool, verb, left)
     several = verb.verb in ADDING_VERBS
     if verb.verb in MOVING_VERBS:
         yield from _moved(subject, fields)
-    for fact in sorted(record_facts(subject, left, verb.nouns), key=lambda fact: fact.rank):
+    stated = record_facts(subject, left, verb.nouns, sums=sums)
+    for fact in sorted(stated, key=lambda fact: fact.rank):
         yield _claim(fact, functional=fact.functional and not several)
 
 
@@ -265,6 +274,18 @@ def _of_person(verb: _Verb, fields: dict[str, Any]) -> dict[str, Any]:
     if verb.verb not in MAKING_VERBS or verb.nouns & USER_NOUNS:
         return fields
     return {key: item for key, item in fields.items() if _is_of(verb, key)}
+
+
+def _with_noun(tool: str, verb: _Verb, fields: dict[str, Any]) -> dict[str, Any]:
+    """Fields with a bare sum called as what the tool changes: of `rates/update` the rate's."""
+    nouns = (singular(word) for word in reversed(name_words(tool)))
+    noun = next((word for word in nouns if word in verb.nouns - USER_NOUNS), None)
+    if noun is None:
+        return fields
+    return {
+        f"{noun}_{key}" if "_" not in key and SUM.fullmatch(key) else key: item
+        for key, item in fields.items()
+    }
 
 
 def _is_of(verb: _Verb, key: str) -> bool:
@@ -300,8 +321,9 @@ def _flat(arguments: Mapping[str, Any]) -> dict[str, Any]:
         elif name in _BUNDLES and isinstance(item, Mapping):
             fields |= _flat(item)
         elif isinstance(record := only_record(item), Mapping) and not id_keys(record):
-            inner = {f"{name}_{k}": v for k, v in list(record.items())[:_MAX_FIELDS]}
-            fields |= {k: v for k, v in inner.items() if relation_name(k) == k}
+            for inner, v in islice(record.items(), _MAX_FIELDS):
+                if (joined := relation_name(f"{name}_{inner}")) is not None:
+                    fields[joined] = v
         else:
             fields[name] = item
     for name in [field for field in fields if field.startswith(_TO) and field not in _NO_FIELDS]:

@@ -275,7 +275,8 @@ _OF_CHANGE: Final = re.compile(
 )
 """Says that something is behind what happened that was done before it."""
 _ABOUT: Final = re.compile(
-    r"(?:^\W*|[.!?;:,]\s+)what(?:\s+(?:is|are|was|were)|['\u2019]s)\s[^?]*\sabout\W*$",
+    r"(?:^\W*|[.!?;:,]\s+)what(?:\s+(?:is|are|was|were)|['\u2019]s)\s"
+    r"(?:[^?]*\sabout|(?:it|this|that|these|those)\s+(?:from|for))\W*$",
     re.IGNORECASE,
 )
 _WHAT: Final = re.compile(r"(?<!\w)(?:what|which|how)(?!\w)", re.IGNORECASE)

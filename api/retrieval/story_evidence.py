@@ -16,6 +16,7 @@ from api.retrieval.story_acts import acts_asked, asks_for_first
 from api.retrieval.story_features import Features
 from api.retrieval.story_roles import CALL, only_looks, roles_of
 from api.retrieval.story_terms import (
+    LIKELY_TOLD,
     StoryTerms,
     stems_of_parts,
     stems_of_ways,
@@ -447,6 +448,9 @@ def stating(stories: Stories, features: Features, terms: StoryTerms) -> Stating 
         ]
     attribute = [place for place in range(len(terms.words)) if place not in entity]
     attribute = [place for place in attribute if not terms.is_asking[place]] or attribute
+    likely = [place for place in attribute if terms.shares[place] >= LIKELY_TOLD]
+    if terms.identifiers and not likely:
+        return None  # what it is, all of it: "MK-7, which paper is it?"
     if not 0 < len(attribute) <= _MAX_ATTRIBUTE:
         return None
     if not (entity or features.is_named or terms.identifiers):

@@ -16,7 +16,7 @@ from api.retrieval.plan import Operator, Plan
 from api.retrieval.story_acts import OF_ACTS, Acts, acts_asked
 from api.retrieval.story_limits import facts_asked, facts_of_named, in_time, within_limits
 from api.retrieval.story_roles import Roles, roles_of
-from api.retrieval.story_terms import StoryTerms
+from api.retrieval.story_terms import LIKELY_TOLD, StoryTerms
 from consolidation.decay import DAY_MS
 from enrichment.stems import words_in
 from pipelines.columns.records import Array, Stories, StoryFact
@@ -126,7 +126,9 @@ class _Making:
         total = max(self._told.total, int(holding.max(initial=0)))
         rarity = numpy.log1p((total - holding + 0.5) / (holding + 0.5))
         rarity *= numpy.sqrt(self._terms.shares)[telling]  # it is a guess, half believed
-        unheard = numpy.array(self._terms.is_aside, dtype=bool)[telling] & (holding == 0)
+        shares = numpy.array(self._terms.shares)
+        unmeant = numpy.array(self._terms.is_aside, dtype=bool) | (shares < LIKELY_TOLD)
+        unheard = unmeant[telling] & (holding == 0)
         if not unheard.all():
             rarity[unheard] = 0.0
         whole = float(rarity.sum()) or 1.0

@@ -15,7 +15,7 @@ from api.retrieval.plan import READ_OFF, AnswerType, Operator, Plan, StoryAnswer
 from api.retrieval.plan_phrases import ASKING_WORDS
 from api.retrieval.story_acts import REFUSING, is_heard_of
 from api.retrieval.story_limits import ORDER
-from api.retrieval.story_terms import StoryTerms, stems_of_ways, ways_of_failing
+from api.retrieval.story_terms import LIKELY_TOLD, StoryTerms, stems_of_ways, ways_of_failing
 from enrichment.act_names import DONE, base
 from enrichment.event_kinds import EventKind
 from enrichment.stems import stem_in, words_in
@@ -303,7 +303,11 @@ def is_unheard_of(stories: Stories, terms: StoryTerms, plan: Plan, first: str) -
         first: the id of the event that answers it best.
     """
     telling = [place for place, asking in enumerate(terms.is_asking) if not asking]
-    telling = [place for place in telling if not terms.is_aside[place]]
+    telling = [
+        place
+        for place in telling
+        if not terms.is_aside[place] and terms.shares[place] >= LIKELY_TOLD
+    ]
     unheard = sum(not is_heard_of(stories, place) for place in telling)
     counts = plan.operator is Operator.COUNT or _HOW_MANY.match(plan.timeless) is not None
     loosely = not counts or stories.failed[stories.ids.index(first)]

@@ -45,7 +45,7 @@ from api.retrieval.story_focus import (
     what_worked_first,
 )
 from api.retrieval.story_limits import in_time
-from api.retrieval.story_terms import COUNTED, StoryTerms
+from api.retrieval.story_terms import COUNTED, GIVING_LEAVE, StoryTerms
 from enrichment.stems import stems_of
 from pipelines.columns.records import Array, Stories
 
@@ -63,14 +63,10 @@ _WANTS: Final = re.compile(rf"{_SPEAKING.pattern}|(?<!\w)(?:need\w*|prefer\w*)(?
 """Why somebody wants something, or says so, is told by what they say."""
 _SAID_AS_WELL: Final = frozenset((Operator.SEARCH, Operator.TIME))
 """Operators that what somebody said may answer as well as what was done."""
-_GAVE_LEAVE: Final = re.compile(
-    r" (?:gave|given|giving|gives?) (?:(?:the|a|an|his|her|their|its) )?"
-    r"(?:ok|okay|go-?ahead|go ahead|green light|nod|blessing|thumbs up|permission|consent|leave|"
-    r"waiver|exemption|clearance|sign-?off) "
-)
-"""Says that somebody approved, in the words of no tool."""
 _OF_WHAT_WAS_DONE: Final = frozenset((Operator.ACTOR, Operator.CAUSE))
 """Operators of what somebody did, unless the question says that it failed."""
+_OF_WHAT_ALL_IS: Final = frozenset((Operator.SEARCH, Operator.SIMILAR))
+"""Operators of all that is known of a thing, and not of one field."""
 _OF_WHAT_IS: Final = frozenset((Operator.SEARCH, Operator.VALUE))
 """Operators of which an attempt that failed says nothing."""
 
@@ -163,12 +159,16 @@ def _of_identifiers(
 ) -> Array:
     """An order in which what names the things of a question is in front of what speaks of others.
 
-    "The reference act.759 stands in our papers, please explain" is about no other papers. What
-    stands behind a failure elsewhere need not name what failed.
+    "The reference act.759 stands in our papers, please explain" is about no other papers, and
+    somebody's "thanks, bye" beside it is not what it is. What stands behind a failure elsewhere
+    need not name what failed.
     """
     held, best = features.column("story_identifiers"), int(order[0])
     is_elsewhere = stories.leads_to[best] >= 0 or plan.operator in VALUES or plan.spans
-    if not terms.identifiers or is_elsewhere or held[best] > 0:
+    is_beside = held[best] > 0
+    if is_beside and plan.operator in _OF_WHAT_ALL_IS:
+        is_beside = bool(features.column("words")[best] > 0 or stories.holds[best].any())
+    if not terms.identifiers or is_elsewhere or is_beside:
         return order
     naming = order[stories.holds[order].all(axis=1)]
     return in_front(naming[:1], order)
@@ -226,7 +226,7 @@ def _what_was_done(
     """
     best = int(order[0])
     of_story = stories.story[order] == stories.story[best]
-    gave_leave = _GAVE_LEAVE.search(terms.text) or _is_asking(stories, features, terms, best)
+    gave_leave = GIVING_LEAVE.search(terms.text) or _is_asking(stories, features, terms, best)
     if plan.operator is Operator.ACTOR and gave_leave:
         let = features.roles.between & features.roles.worked
         return in_front(order[of_story & let[order]], order)

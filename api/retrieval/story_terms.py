@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -89,8 +89,17 @@ _LED_TO: Final = _LED_TO_BY_ANY | frozenset(
     (Operator.CAUSE, Operator.LESSON, Operator.TIME, Operator.ACTOR)
 )
 """And those of which it says nothing where the question is whole without it."""
+LIKELY_TOLD: Final = 0.5
+"""Share from which a word rather says what a question is about than how it is asked."""
 _WHOLE: Final = 3
 """Words that tell what it is about; "on what ground?" has one, and is about what stands before."""
+GIVING_LEAVE: Final = re.compile(
+    r"(?<!\w)(?:g[ia]ve[sn]?|giving)\s+(?:\S+\s+){0,2}?"
+    r"(?:ok(?:ay)?|go[- ]?ahead|nod|permission|approval|consent|leave|blessing|thumbs\s+up|green|"
+    r"waiver|exemption|clearance|authori[sz]ation|sign-?off)(?!\w)",
+    re.IGNORECASE,
+)
+"""Says that somebody approved, in the words of no tool."""
 _HOW_IT_FAILED: Final = re.compile(
     r"(?<!\w)(?:tim(?:ed?|ing)[\s-]*outs?|reject\w*|refus\w+|denied|declined|crash\w*|blocked)(?!\w)"
 )
@@ -170,13 +179,14 @@ def story_terms(query: str, plan: Plan) -> StoryTerms:
     chosen = dict(list(words.items())[:MAX_STEMS])
     lowered = (plain(one.lower()) for one in _CAPITALISED.findall(_ASKING.sub("", query)))
     parts = [part for one in lowered for part in (one, *words_in(one))]
-    aside = _aside(query, plan)
+    shares = _shares(query, plan, chosen.values())
+    aside = _aside(query, plan, dict(zip(chosen, shares, strict=True)))
     return StoryTerms(
         words=tuple(chosen.values()),
         stems=tuple(chosen),
         # where nothing but "me" is left, it is about whoever asks
         is_asking=tuple(word in ASKING_WORDS | STOP_WORDS | asking for word in chosen.values()),
-        shares=_shares(query, plan, chosen.values()),
+        shares=shares,
         identifiers=_identifiers(query),
         capitalised=frozenset(parts),
         text=f" {' '.join(plain(one) for one in _HYPHENED.findall(query.lower()))} ",
@@ -194,22 +204,45 @@ def story_terms(query: str, plan: Plan) -> StoryTerms:
     )
 
 
-def _aside(query: str, plan: Plan) -> set[str]:
+def _aside(query: str, plan: Plan, shares: Mapping[str, float]) -> set[str]:
     """Words of what leads to a question that says by itself what it asks about.
 
-    And those that say that it failed, in whatever way a tool says so.
+    Where the last clause says nothing of that ("the export stopped, so we hear. How many times?"),
+    those of the clauses that say little beside the one that says most. And those that say that it
+    failed, in whatever way a tool says so.
     """
     is_counted = plan.failed and plan.operator in COUNTED
     failed = SAYS_FAILED.finditer(query) if is_counted else ()
     failing = {word for match in failed for word in words_in(match[0].lower())}
-    *before, asking = _CLAUSE.split(query.rstrip(" .!?")) if plan.operator in _LED_TO else [""]
-    is_whole = _WH.search(asking) and not _REFERS.search(_CLEFT.sub(" ", asking))
-    told = {plain(word) for word in words_in(asking.lower())}
-    least = 1 if plan.operator in _LED_TO_BY_ANY else _WHOLE
-    if not is_whole or len(told - STOP_WORDS - ASKING_WORDS) < least:
+    clauses = _CLAUSE.split(query.rstrip(" .!?")) if plan.operator in _LED_TO else []
+    if len(clauses) < 2:
         return failing
-    spoken = (word for clause in before for word in words_in(_NAMING.sub(" ", clause)))
-    return failing | ({plain(word) for word in spoken} - told)
+    told = [{plain(word) for word in words_in(clause.lower())} for clause in clauses]
+    telling = [
+        sum(shares.get(stem(word), 0.0) >= LIKELY_TOLD for word in words - ASKING_WORDS)
+        for words in told
+    ]
+    by_any = plan.operator in _LED_TO_BY_ANY
+    if by_any and not telling[-1]:
+        is_kept = [2 * many > max(telling) for many in telling]
+    elif telling[-1] >= (1 if by_any else _WHOLE) and _is_whole(clauses[-1]):
+        is_kept = [place == len(clauses) - 1 for place in range(len(clauses))]
+    else:
+        return failing
+    meant = {word for words, kept in zip(told, is_kept, strict=True) if kept for word in words}
+    spoken = (
+        word
+        for clause, kept in zip(clauses, is_kept, strict=True)
+        if not kept
+        for word in words_in(_NAMING.sub(" ", clause))
+    )
+    return failing | ({plain(word) for word in spoken} - meant)
+
+
+def _is_whole(clause: str) -> bool:
+    """Whether a clause asks, and refers to nothing that stands before it."""
+    asks = _WH.search(clause) is not None or _ASKING.match(clause) is not None
+    return asks and _REFERS.search(_CLEFT.sub(" ", clause)) is None
 
 
 def _joined(content: Sequence[str], stems: Sequence[str]) -> Iterator[Joined]:

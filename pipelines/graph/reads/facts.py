@@ -424,4 +424,15 @@ def _fact(row: Mapping[str, Any]) -> FactRow:
         )
 
     properties = {name: value for name, value in row["properties"].items() if value is not None}
-    return FactRow(end("source"), end("target"), properties)
+    target = end("target")
+    as_stated = target._replace(name=_as_stated(target.name, properties.get("fact") or ""))
+    return FactRow(end("source"), as_stated, properties)
+
+
+def _as_stated(name: str, fact: str) -> str:
+    """A name as its fact writes it, where the viewer sees none but its form in lower case.
+
+    That is so of an entity that only events of others name as it is written.
+    """
+    stated = fact[-len(name) :]
+    return stated if name.islower() and stated.lower() == name else name

@@ -359,6 +359,8 @@ def test_what_a_question_is_about(question: str, topic: str) -> None:
         ("What plan did Ana have before?", Operator.VALUE_BEFORE),
         ("On what server is the staging cluster?", Operator.VALUE),
         ("What is issue 815 about?", Operator.SEARCH),
+        ("I found GI.713166 in the ledger, what is it from?", Operator.SEARCH),
+        ("The limit of Ana's card, what is it?", Operator.VALUE),
         ("Our auditor calls. What is issue 815 about?", Operator.SEARCH),
         ("How many people was the dinner for?", Operator.SEARCH),
         ("How many people were waiting for a refund?", Operator.USERS),

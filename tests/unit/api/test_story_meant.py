@@ -10,7 +10,8 @@ import pytest
 from api.retrieval.plan import Operator, StoryAnswer
 from api.retrieval.planning import plan_of
 from api.retrieval.story_answer import GUESSED_AT_MOST, story_answer
-from api.retrieval.story_evidence import asks_behind
+from api.retrieval.story_evidence import asks_behind, stating
+from api.retrieval.story_features import features_of
 from api.retrieval.story_terms import stories_asked, story_terms
 from tests.factories import START_MS
 from tests.unit.api.story_builder import MINUTE_MS, Told
@@ -529,6 +530,27 @@ def test_what_is_named_is_not_told_by_what_speaks_of_another() -> None:
     asked.add(0, "message", "please confirm REQ-8, for our working papers", author="ann")
     asked.add(1, "message", "the host is back, action act.759", author="bot")
     assert asked.answer().order[0] == "1"
+
+
+def test_what_a_reference_is_of_is_told_by_what_says_it() -> None:
+    asked = Asked("There's act.759 scribbled on the back of ann's hand")
+    asked.add(0, "message", "can they dance until two?", author="ann", named=True, theirs=True)
+    asked.add(0, "call", "dance 02:00", tool="extend_dance", theirs=True)
+    asked.add(0, "result", "act.759 extended", tool="extend_dance", theirs=True)
+    asked.add(0, "message", "ann: thanks, bye", author="ann", named=True, theirs=True, cosine=0.3)
+    assert asked.answer().order[0] == "2"
+
+
+@pytest.mark.parametrize(
+    ("question", "names_a_field"),
+    [("act.759, it is which paper please", False), ("What is the deadline of act.759?", True)],
+)
+def test_what_a_reference_is_of_is_no_field_of_it(question: str, *, names_a_field: bool) -> None:
+    asked = Asked(question)
+    asked.add(0, "result", "act.759 extended", tool="extend_dance")
+    told = asked.stories.stories()
+    features = features_of(told, asked.terms, asked.plan, NOW_MS)
+    assert (stating(told, features, asked.terms) is not None) is names_a_field
 
 
 def test_who_is_to_be_asked_is_told_by_words_and_not_by_who_said_them() -> None:

@@ -314,3 +314,18 @@ def test_each_order_counts_once_whatever_its_quantity() -> None:
     asked_for = story("How many orders were placed?", type="count", value=1)
     texts = {"twice": "order: O-7\nquantity: 500"}
     assert answer_of(asked_for, response(), None, texts).value == 1
+
+
+def test_a_value_is_told_as_the_event_that_proves_it_writes_it() -> None:
+    for value, told in (
+        ("limit 3", "limit 3"),
+        ("charge refused", "charge refused"),
+        ("LIMIT 3", "LIMIT 3"),
+    ):
+        asked = story("What is the limit?", value=value, evidence=["refused"])
+        assert answer_of(asked, response(), None).value == told
+    texts = {"refused": "Charge Refused: the Lake Ombe limit"}
+    asked = story("What is the limit?", value="lake ombe", evidence=["refused"])
+    assert answer_of(asked, response(), None, texts).value == "Lake Ombe"
+    asked = story("What is the limit?", value="ake omb", evidence=["refused"])
+    assert answer_of(asked, response(), None, texts).value == "ake omb"

@@ -165,6 +165,26 @@ SUBJECTS = {
         {"nurse": USER, "shift": "2028-W11"},
         [(USER, "has_shift", "2028-W11")],
     ),
+    "a name within in another case": (
+        "delegation.put",
+        {"holder": USER, "deputy": {"displayName": "Ana Wrona"}},
+        [(USER, "has_deputy_display_name", "Ana Wrona")],
+    ),
+    "a sum that is changed for somebody": (
+        "gifts.mandate.amend",
+        {"donor": USER, "mandate": {"amount": "EUR 32.00"}},
+        [(USER, "has_mandate_amount", "EUR 32.00")],
+    ),
+    "a bare sum, of what the tool is called by": (
+        "contracts/rates/update",
+        {"freelancer": USER, "amount": "EUR 265"},
+        [(USER, "has_rate_amount", "EUR 265")],
+    ),
+    "who is appointed": (
+        "labs.appoint",
+        {"head": USER, "deputy": {"name": "Ruta Balcys"}},
+        [(USER, "has_deputy_name", "Ruta Balcys")],
+    ),
 }
 NOTHING = {
     "a tool that reads": ("get_plan", {"customer_id": "c-1", "plan": "Plus"}),
@@ -184,6 +204,7 @@ NOTHING = {
     "options of the call": ("set_plan", {"customer_id": "c-1", "force": True, "reason": "asked"}),
     "what lets one in": ("set_password", {"user_id": "u-1", "password": "hunter2"}),
     "sums of what was bought": ("update_account", {"user_id": "u-1", "amount": 30}),
+    "sums of what is made for somebody": ("create_refund", {"payee": USER, "amount": 30}),
 }
 
 
