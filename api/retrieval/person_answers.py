@@ -58,8 +58,6 @@ MAX_OPEN: Final = 3
 MAX_NAMES: Final = 3
 """By which open things are looked for."""
 MAX_LESSONS: Final = 3
-OVERRULED: Final = 0.15
-"""So much more than a wish, and a remark that stories told first is asked for instead."""
 NO_TOPIC: Final = Topic(frozenset(), {}, dict.fromkeys(EDGES, MAX_WEIGHT))
 """All that is known of somebody is asked for."""
 _ASKS_OTHERWISE: Final = re.compile(
@@ -165,11 +163,14 @@ def profile_of(persons: Persons, question: PersonAsked, answer: StoryAnswer) -> 
         return answer
     if not (is_told or question.asking.intent or terms.identifiers):
         told = _of_talk(persons, question, answer, person)
-        is_all = frozenset(terms.stems) <= _stems_of_names(person) | _OF_WHO_ASKS
+        is_all = terms.is_all_of(_stems_of_names(person) | _OF_WHO_ASKS)
         lines = profile_lines(person, NO_TOPIC) if is_all else []
         if lines and told.confidence < persons.threshold:
             return lines_answer(told.plan, lines)
-        return _with_lines(told, lines) if lines and is_of_who_asks(question.asking.query) else told
+        names = _stems_of_names(person)
+        # "describe me Ann" is about Ann
+        of_asker = is_of_who_asks(question.asking.query) and names.isdisjoint(terms.stems)
+        return _with_lines(told, lines) if lines and of_asker else told
     is_called_so = not person.names.isdisjoint(map(canonical_name, terms.identifiers))
     if not (is_told or question.asking.intent or is_called_so):
         return answer  # records of something else
@@ -316,27 +317,44 @@ def _importances(persons: Persons, stories: Stories) -> dict[str, float]:
 
 
 def preferred(persons: Persons, question: PersonAsked, answer: StoryAnswer) -> StoryAnswer:
-    """A wish that stories told, or the one that is asked for of those that are known as facts."""
+    """A wish that stories told, or the one that is asked for of all that a person stated."""
     person = known_of(persons, question)
-    wishes = [] if person is None else stated(person.facts)
-    if person is None or not wishes or not answer.order or answer.value is not None:
+    if person is None or not answer.order or answer.value is not None:
         return answer
+    wishes = stated(person.facts)
     terms = story_terms(question.asking.query, question.plan)
-    if frozenset(terms.stems) <= _stems_of_names(person) | _OF_WHO_ASKS | asked_as(WISHES[0]):
+    of_all = _stems_of_names(person) | _OF_WHO_ASKS | asked_as(WISHES[0])
+    if wishes and terms.is_all_of(of_all):
         return lines_answer(question.plan, wish_lines(person))
+    wishes = _with_remarks(persons, question, answer, wishes)
     ranked = _wished(persons, question, person, wishes)
-    if not _is_asked_for(persons, question, answer, person=person, wishes=wishes, best=ranked[0]):
+    if not ranked or not (wishes[ranked[0].place].is_known or ranked[0].said):
         return answer
     front = wishes[ranked[0].place].event_id
     former = [wishes[one.place].event_id for one in ranked if one.is_former]
     behind = [one for one in dict.fromkeys(former) if one != front]
     others = [one for one in answer.order if one != front and one not in behind]
     confidence = answer.confidence
-    if ranked[0].said >= SAID_ENOUGH:
+    if ranked[0].said >= SAID_ENOUGH and wishes[ranked[0].place].is_known:
         confidence = max(confidence, persons.threshold)
     ordered = _ordered(answer, [front, *others[:1], *behind, *others[1:]])
     worth = {**ordered.relevance, front: max(confidence, *ordered.relevance.values())}
     return ordered._replace(confidence=confidence, relevance=worth, evidence=[front])
+
+
+def _with_remarks(
+    persons: Persons, question: PersonAsked, answer: StoryAnswer, wishes: Sequence[Stated]
+) -> list[Stated]:
+    """Wishes, and what the person remarked, which may be one that is not known."""
+    stories = _told_of(persons, question, answer.order)
+    wish_ids = {wish.event_id for wish in wishes}
+    at_ms = {
+        stories.ids[place]: int(stories.occurred_ms[place])
+        for place in numpy.flatnonzero(stories.named).tolist()
+    }
+    remarks = remarks_in(stories, [*at_ms], _importances(persons, stories), besides=wish_ids)
+    told = (Stated("", own_id, at_ms[own_id], is_anew=False, is_known=False) for own_id in remarks)
+    return [*wishes, *told]
 
 
 def _wished(
@@ -387,34 +405,6 @@ def _is_name(word: str, names: frozenset[str]) -> bool:
 
 def _stems_of_names(person: Known) -> frozenset[str]:
     return frozenset(stem_in(word) for name in person.names for word in words_in(name))
-
-
-def _is_asked_for(
-    persons: Persons,
-    question: PersonAsked,
-    answer: StoryAnswer,
-    *,
-    person: Known,
-    wishes: Sequence[Stated],
-    best: Wished,
-) -> bool:
-    """Whether a wish is told instead of what stories told first.
-
-    Another wish, a request that was met at once, a question and what was done are no answer; what
-    somebody remarked may be a wish that is not known as one.
-    """
-    first = answer.order[0]
-    if any(wish.event_id == first for wish in wishes):
-        return True
-    stories = _told_of(persons, question, [first])
-    if not remarks_in(stories, [first], _importances(persons, stories)):
-        return True
-    terms = story_terms(question.asking.query, question.plan)
-    remark = Stated("", first, from_ms=0, is_anew=False)
-    (share,), (near,) = asked_of(
-        [remark], persons.reads, terms, names=_stems_of_names(person), vector=question.vector
-    )
-    return best.match >= share + near - OVERRULED
 
 
 def remarked(persons: Persons, question: PersonAsked, answer: StoryAnswer) -> StoryAnswer:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -144,6 +144,11 @@ class StoryTerms(NamedTuple):
     def is_topicless(self) -> bool:
         """Whether it says how it asks and nothing of what about: "which change caused it?"."""
         return all(self.is_asking) and not self.identifiers
+
+    def is_all_of(self, names: Collection[str]) -> bool:
+        """Whether it says nothing of what about but whom it means, by stems of their names."""
+        pairs = zip(self.stems, self.shares, strict=True)
+        return all(share < LIKELY_TOLD or stem in names for stem, share in pairs)
 
     def telling(self, names: Iterable[str]) -> Array:
         """Which of the words say what the question is about, none of them being somebody's name.

@@ -22,6 +22,8 @@ from pipelines.columns.reads import Wanted
 from pipelines.columns.records import Array, Standings, with_joined
 from pipelines.graph.rows import FactRow
 
+OVERRULED: Final = 0.15
+"""So much more than a wish a remark must be asked for to be told instead."""
 _AS_NEAR: Final = 0.1
 """So much less than the best, and a wish is asked for as much: of those the newest counts."""
 
@@ -46,12 +48,14 @@ class Stated(NamedTuple):
         event_id: of the message that states it.
         from_ms: since when it holds.
         is_anew: it was told in the place of another one.
+        is_known: as a wish, and not as something that its person told by the way.
     """
 
     text: str
     event_id: str
     from_ms: int
     is_anew: bool
+    is_known: bool = True
 
 
 class Wished(NamedTuple):
@@ -59,7 +63,7 @@ class Wished(NamedTuple):
 
     Attributes:
         place: among the wishes.
-        match: how much it is asked for: 0 to 2.
+        match: how much it is asked for: 0 to 2 and OVERRULED.
         said: share of the words of the question that it says, or one that it takes the place of.
         is_former: another one has taken its place.
     """
@@ -147,13 +151,16 @@ def wished(
     by_others = replaced(wishes, reads)
     for former, by in sorted(by_others.items(), key=lambda pair: wishes[pair[0]].from_ms):
         shares[by], near[by] = max(shares[by], shares[former]), max(near[by], near[former])
-    match = [one + other for one, other in zip(shares, near, strict=True)]
+    match = [
+        share + cosine + (OVERRULED if wish.is_known else 0.0)
+        for wish, share, cosine in zip(wishes, shares, near, strict=True)
+    ]
     current = [place for place in range(len(wishes)) if place not in by_others]
     best = max((match[place] for place in current), default=0.0)
 
     def order(place: int) -> tuple[bool, bool, float, float, int]:
-        is_near = match[place] >= best - _AS_NEAR
-        newest = -float(wishes[place].from_ms)
+        is_near = match[place] >= best - (_AS_NEAR if wishes[place].is_known else 0.0)
+        newest = -float(wishes[place].from_ms) if wishes[place].is_known else 0.0
         return place in by_others, not is_near, newest if is_near else 0.0, -match[place], place
 
     return [
@@ -176,6 +183,7 @@ def asked_of(
         for place, stem in enumerate(terms.stems)
         if stem not in names and not terms.is_asking[place]
     ]
+    whole = sum(terms.shares[place] for place in places) or 1.0
     ids = list(dict.fromkeys(wish.event_id for wish in wishes))
     stems = (*terms.stems, *(pair.stem for pair in terms.joined))
     standings = reads.standings(Wanted((), ids, (), 0, stems=stems, vector=vector))
@@ -185,11 +193,12 @@ def asked_of(
     for wish in wishes:
         row = rows.get(wish.event_id)
         words = telling_stems_of(wish.text)
-        holds = [
-            (row is not None and bool(holding[row, place])) or _has(words, terms.stems[place])
+        held = sum(
+            terms.shares[place]
             for place in places
-        ]
-        shares.append(sum(holds) / len(holds) if holds else 0.0)
+            if (row is not None and holding[row, place]) or _has(words, terms.stems[place])
+        )
+        shares.append(held / whole)
         cosine = 0.0 if row is None else float(numpy.nan_to_num(standings.cosines[row]))
         near.append(max(0.0, cosine))
     return shares, near
@@ -200,10 +209,16 @@ def _has(words: frozenset[str], stem: str) -> bool:
 
 
 def replaced(wishes: Sequence[Stated], reads: WishReads) -> dict[int, int]:
-    """Of each wish that another one took the place of, that other: the nearest before it."""
-    if not any(wish.is_anew for wish in wishes):
+    """Of each wish that another one took the place of, that other: the nearest before it.
+
+    Not where a third that was told anew is nearer to the former than to this one: who changes two
+    wishes changes each once.
+    """
+    anew = [place for place, wish in enumerate(wishes) if wish.is_anew]
+    if not anew:
         return {}
     vectors = numpy.asarray(reads.vectors([wish.event_id for wish in wishes]))
+    near = vectors @ vectors.T
     by_time = sorted(range(len(wishes)), key=lambda place: (wishes[place].from_ms, place))
     by_others: dict[int, int] = {}
     for place in by_time:
@@ -213,7 +228,14 @@ def replaced(wishes: Sequence[Stated], reads: WishReads) -> dict[int, int]:
             for other in by_time
             if wishes[other].from_ms < wish.from_ms and other not in by_others
         ]
-        if wish.is_anew and earlier:
-            cosines = vectors[earlier] @ vectors[place]
-            by_others[earlier[int(numpy.argmax(cosines))]] = place
+        if not (wish.is_anew and earlier):
+            continue
+        former = max(earlier, key=lambda other: float(near[other, place]))
+        least = max(near[former, place], 0.0)
+        if not any(
+            near[other, former] > max(least, near[other, place])
+            for other in anew
+            if other not in (former, place) and wishes[other].from_ms > wishes[former].from_ms
+        ):
+            by_others[former] = place
     return by_others

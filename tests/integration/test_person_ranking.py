@@ -23,6 +23,7 @@ _ASIDE: Final = {
     0: "Stamp my crates red, please.",
     1: "I play the cello in a small orchestra.",
     2: "Do not ring the bell, knock at the window.",
+    3: "One receipt a month is enough for my pallets.",
     4: "Forget what I said about colours. Plain crates without a mark, thieves look for red ones.",
     6: "When frost is near, cover the crates.",
 }
@@ -109,6 +110,17 @@ def test_a_wish_that_took_the_place_of_another_stands_before_it(edition: Edition
     plain = "Plain crates without a mark, thieves look for red ones"
     assert values[0] == plain
     assert values.index("Stamp my crates red") > values.index("knock at the window")
+
+
+def test_what_somebody_told_may_be_a_wish_that_is_not_known_as_one(edition: Edition) -> None:
+    question = "Any wish of Ines as to receipts?"
+    assert ranked(edition.ask(question, user_id=INES))[0] == _ASIDE[3]
+    assert _ASIDE[3].rstrip(".") not in [value for _, value in facts(edition, question)]
+
+
+def test_a_profile_may_be_asked_for_to_oneself(edition: Edition) -> None:
+    told = ranked(edition.ask("Please describe me Ines Moreau.", user_id="*"))
+    assert told[0] in _ASIDE.values()
 
 
 def test_what_is_to_be_done_stands_before_what_is_not(edition: Edition) -> None:

@@ -47,6 +47,8 @@ OWN: Final = (
     "newsroom",
     "campus",
     "secops",
+    "hotel",
+    "relief",
 )
 OF_THE_SET: Final = ("support", "coding")
 SEED: Final = 11
