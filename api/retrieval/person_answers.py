@@ -324,7 +324,7 @@ def preferred(persons: Persons, question: PersonAsked, answer: StoryAnswer) -> S
     wishes = stated(person.facts)
     terms = story_terms(question.asking.query, question.plan)
     of_all = _stems_of_names(person) | _OF_WHO_ASKS | asked_as(WISHES[0])
-    if wishes and terms.is_all_of(of_all):
+    if wishes and of_all.issuperset(terms.stems):
         return lines_answer(question.plan, wish_lines(person))
     wishes = _with_remarks(persons, question, answer, wishes)
     ranked = _wished(persons, question, person, wishes)

@@ -183,7 +183,6 @@ def asked_of(
         for place, stem in enumerate(terms.stems)
         if stem not in names and not terms.is_asking[place]
     ]
-    whole = sum(terms.shares[place] for place in places) or 1.0
     ids = list(dict.fromkeys(wish.event_id for wish in wishes))
     stems = (*terms.stems, *(pair.stem for pair in terms.joined))
     standings = reads.standings(Wanted((), ids, (), 0, stems=stems, vector=vector))
@@ -193,12 +192,11 @@ def asked_of(
     for wish in wishes:
         row = rows.get(wish.event_id)
         words = telling_stems_of(wish.text)
-        held = sum(
-            terms.shares[place]
+        holds = [
+            (row is not None and bool(holding[row, place])) or _has(words, terms.stems[place])
             for place in places
-            if (row is not None and holding[row, place]) or _has(words, terms.stems[place])
-        )
-        shares.append(held / whole)
+        ]
+        shares.append(sum(holds) / len(holds) if holds else 0.0)
         cosine = 0.0 if row is None else float(numpy.nan_to_num(standings.cosines[row]))
         near.append(max(0.0, cosine))
     return shares, near
