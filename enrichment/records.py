@@ -292,6 +292,7 @@ _BOOKKEEPING = re.compile(
 SUM: Final = re.compile(
     r"(?:.*_)?(?:price|amount|total|subtotal|cost|fee|tax|discount|quantity|qty|sum|refund|charge)"
 )
+"""Names of fields that hold a sum."""
 _NOT_OF_PEOPLE = re.compile(
     rf"{SUM.pattern}|(.*_)?(currency|version|revision|rev|object|kind|seen|login|read|accessed)"
     r"|((fiscal|billing|pay)_)?(period|quarter|year|month|week)"

@@ -163,11 +163,11 @@ def profile_of(persons: Persons, question: PersonAsked, answer: StoryAnswer) -> 
         return answer
     if not (is_told or question.asking.intent or terms.identifiers):
         told = _of_talk(persons, question, answer, person)
-        is_all = terms.is_all_of(_stems_of_names(person) | _OF_WHO_ASKS)
+        names = _stems_of_names(person)
+        is_all = frozenset(terms.stems) <= names | _OF_WHO_ASKS
         lines = profile_lines(person, NO_TOPIC) if is_all else []
         if lines and told.confidence < persons.threshold:
             return lines_answer(told.plan, lines)
-        names = _stems_of_names(person)
         # "describe me Ann" is about Ann
         of_asker = is_of_who_asks(question.asking.query) and names.isdisjoint(terms.stems)
         return _with_lines(told, lines) if lines and of_asker else told

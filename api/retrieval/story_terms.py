@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -120,9 +120,9 @@ class StoryTerms(NamedTuple):
         capitalised: words with a capital letter, in lower case.
         text: the question in lower case, its words apart by one space.
         sessions: that it may name.
-        is_aside: of each word, whether it stands in front of the clause that asks, and in none
-            that says what is asked: "somebody complains again: how often did the export stop?";
-            or says that it failed, where that is counted.
+        is_aside: of each word, whether it stands beside the clause that says what is asked, and
+            not in it: "somebody complains again: how often did the export stop?"; or says that it
+            failed, where that is counted.
         joined: stems of two words in a row that are written as one ("call sheet", `callsheet`), and
             the places of the two among the stems.
         verbs: stems of the verbs that words are nouns of ("enrolment", `enrol`), names apart.
@@ -144,11 +144,6 @@ class StoryTerms(NamedTuple):
     def is_topicless(self) -> bool:
         """Whether it says how it asks and nothing of what about: "which change caused it?"."""
         return all(self.is_asking) and not self.identifiers
-
-    def is_all_of(self, names: Collection[str]) -> bool:
-        """Whether it says nothing of what about but whom it means, by stems of their names."""
-        pairs = zip(self.stems, self.shares, strict=True)
-        return all(share < LIKELY_TOLD or stem in names for stem, share in pairs)
 
     def telling(self, names: Iterable[str]) -> Array:
         """Which of the words say what the question is about, none of them being somebody's name.
