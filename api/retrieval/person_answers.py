@@ -43,7 +43,7 @@ from api.retrieval.story_answer import story_answer
 from api.retrieval.story_evidence import asks_for_record
 from api.retrieval.story_terms import OF_FACTS, story_terms
 from api.retrieval.summaries import lessons_in
-from api.retrieval.wish_answer import Stated, Wished, asked_of, stated, wished
+from api.retrieval.wish_answer import Stated, asked_of, stated, wished
 from enrichment.names import canonical_name
 from enrichment.stems import stem_in, stems_of, telling_stems_of, words_in
 from pipelines.columns.reads import Wanted
@@ -163,14 +163,11 @@ def profile_of(persons: Persons, question: PersonAsked, answer: StoryAnswer) -> 
         return answer
     if not (is_told or question.asking.intent or terms.identifiers):
         told = _of_talk(persons, question, answer, person)
-        names = _stems_of_names(person)
-        is_all = frozenset(terms.stems) <= names | _OF_WHO_ASKS
+        is_all = frozenset(terms.stems) <= _stems_of_names(person) | _OF_WHO_ASKS
         lines = profile_lines(person, NO_TOPIC) if is_all else []
         if lines and told.confidence < persons.threshold:
             return lines_answer(told.plan, lines)
-        # "describe me Ann" is about Ann
-        of_asker = is_of_who_asks(question.asking.query) and names.isdisjoint(terms.stems)
-        return _with_lines(told, lines) if lines and of_asker else told
+        return _with_lines(told, lines) if lines and is_of_who_asks(question.asking.query) else told
     is_called_so = not person.names.isdisjoint(map(canonical_name, terms.identifiers))
     if not (is_told or question.asking.intent or is_called_so):
         return answer  # records of something else
@@ -323,19 +320,22 @@ def preferred(persons: Persons, question: PersonAsked, answer: StoryAnswer) -> S
         return answer
     wishes = stated(person.facts)
     terms = story_terms(question.asking.query, question.plan)
-    of_all = _stems_of_names(person) | _OF_WHO_ASKS | asked_as(WISHES[0])
-    if wishes and of_all.issuperset(terms.stems):
+    names = _stems_of_names(person)
+    if wishes and frozenset(terms.stems) <= names | _OF_WHO_ASKS | asked_as(WISHES[0]):
         return lines_answer(question.plan, wish_lines(person))
     wishes = _with_remarks(persons, question, answer, wishes)
-    ranked = _wished(persons, question, person, wishes)
-    if not ranked or not (wishes[ranked[0].place].is_known or ranked[0].said):
+    ranked = wished(wishes, persons.reads, terms, names=names, vector=question.vector)
+    if not ranked:
         return answer
-    front = wishes[ranked[0].place].event_id
+    best, share = wishes[ranked[0].place], ranked[0].said
+    if not (best.is_known or share):
+        return answer
+    front = best.event_id
     former = [wishes[one.place].event_id for one in ranked if one.is_former]
     behind = [one for one in dict.fromkeys(former) if one != front]
     others = [one for one in answer.order if one != front and one not in behind]
     confidence = answer.confidence
-    if ranked[0].said >= SAID_ENOUGH and wishes[ranked[0].place].is_known:
+    if share >= SAID_ENOUGH and best.is_known:
         confidence = max(confidence, persons.threshold)
     ordered = _ordered(answer, [front, *others[:1], *behind, *others[1:]])
     worth = {**ordered.relevance, front: max(confidence, *ordered.relevance.values())}
@@ -355,18 +355,6 @@ def _with_remarks(
     remarks = remarks_in(stories, [*at_ms], _importances(persons, stories), besides=wish_ids)
     told = (Stated("", own_id, at_ms[own_id], is_anew=False, is_known=False) for own_id in remarks)
     return [*wishes, *told]
-
-
-def _wished(
-    persons: Persons, question: PersonAsked, person: Known, wishes: Sequence[Stated]
-) -> list[Wished]:
-    return wished(
-        wishes,
-        persons.reads,
-        story_terms(question.asking.query, question.plan),
-        names=_stems_of_names(person),
-        vector=question.vector,
-    )
 
 
 def _as_they_say_it(query: str, names: frozenset[str]) -> str:

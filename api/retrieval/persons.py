@@ -43,6 +43,7 @@ _THEMSELVES: Final = word_set("i me my mine we us our ours")
 _MY: Final = re.compile(r"(?<!\w)(?:my|mine)(?!\w)", re.IGNORECASE)
 _TO_ME: Final = re.compile(
     r"\b(?:give|tell|show|remind|let|brief|catch|fill|bring|get|find|send|help)\s+(?:me|us)\b|"
+    r"\bdescribe\s+(?:me|us)\s+(?=(?-i:[A-Z]))|\bintroduce\s+(?:\S+\s+){1,3}to\s+(?:me|us)\b|"
     r"\b(?:i|we)(?:['\u2019]d|\s+would|\s+should)\s+(?:\w+\s+)?(?:like|love|want|need)\b|"
     r"\b(?:i|we)\s+(?:need|want|wish|have)\s+(?:the|what|to\s+(?:know|see|hear|find|check|ask))\b|"
     r"\b(?:may|can|could|might)\s+(?:i|we)\s+(?:\w+\s+)?(?:ask|know|(?:have|see|get)\s+the)\b",

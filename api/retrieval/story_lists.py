@@ -294,7 +294,8 @@ def is_unheard_of(stories: Stories, terms: StoryTerms, plan: Plan, first: str) -
     """Whether nobody ever said a word of what a question counts.
 
     Of a failure that is most of the words: who asks tells in other words what a tool reported. So
-    is it where nothing is counted: "which size did E-4 use in the end?" asks for a field.
+    is it where nothing is counted: "which size did E-4 use in the end?" asks for a field. Where no
+    row of phrases says how the question asks, a word that may say it need not be heard of.
 
     Args:
         stories: that were found.
@@ -303,10 +304,9 @@ def is_unheard_of(stories: Stories, terms: StoryTerms, plan: Plan, first: str) -
         first: the id of the event that answers it best.
     """
     telling = [place for place, asking in enumerate(terms.is_asking) if not asking]
+    least = LIKELY_TOLD if plan.guessed else 0.0
     telling = [
-        place
-        for place in telling
-        if not terms.is_aside[place] and terms.shares[place] >= LIKELY_TOLD
+        place for place in telling if not terms.is_aside[place] and terms.shares[place] >= least
     ]
     unheard = sum(not is_heard_of(stories, place) for place in telling)
     counts = plan.operator is Operator.COUNT or _HOW_MANY.match(plan.timeless) is not None

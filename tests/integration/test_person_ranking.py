@@ -112,15 +112,18 @@ def test_a_wish_that_took_the_place_of_another_stands_before_it(edition: Edition
     assert values.index("Stamp my crates red") > values.index("knock at the window")
 
 
-def test_what_somebody_told_may_be_a_wish_that_is_not_known_as_one(edition: Edition) -> None:
-    question = "Any wish of Ines as to receipts?"
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Any wish of Ines as to receipts?",
+        "Ines and receipts: what is her rule, red or plain?",  # words of wishes that are known
+    ],
+)
+def test_what_somebody_told_may_be_a_wish_that_is_not_known_as_one(
+    edition: Edition, question: str
+) -> None:
     assert ranked(edition.ask(question, user_id=INES))[0] == _ASIDE[3]
     assert _ASIDE[3].rstrip(".") not in [value for _, value in facts(edition, question)]
-
-
-def test_a_profile_may_be_asked_for_to_oneself(edition: Edition) -> None:
-    told = ranked(edition.ask("Please describe me Ines Moreau.", user_id="*"))
-    assert told[0] in _ASIDE.values()
 
 
 def test_what_is_to_be_done_stands_before_what_is_not(edition: Edition) -> None:

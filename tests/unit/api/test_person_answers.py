@@ -38,6 +38,9 @@ def test_a_profile_tells_what_is_derived_of_a_person(kind: str) -> None:
         ("May I ask what desk Ann Lee has?", False),
         ("Remind me of the desk of Ann Lee", False),
         ("I should like to have my desk back", True),
+        ("Please describe me Ann Lee", False),
+        ("Introduce Ann Lee to me.", False),
+        ("Describe me in three words", True),
     ],
 )
 def test_who_asks_politely_does_not_ask_of_themselves(question: str, is_own: bool) -> None:
