@@ -40,7 +40,7 @@ BENCH_ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-adapters test-containers test-s3 test-torch audit acceptance lint bench bench-columns bench-peers bench-query bench-retrieval train-phrasings train-ranker chaos soak simulate docs promtool helm image lock clean
+.PHONY: help setup demo test test-adapters test-containers test-s3 test-torch audit acceptance lint bench bench-columns bench-peers bench-query bench-retrieval train-phrasings train-ranker train-wishes chaos soak simulate docs promtool helm image lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -112,6 +112,9 @@ train-ranker: setup ## train what ranks and judges answers, on developers' sets;
 
 train-phrasings: setup ## learn how questions are put, from ways to ask; BENCH_ARGS="--check -v" writes nothing
 	$(BIN)/python -m tests.bench.phrasings $(BENCH_ARGS)
+
+train-wishes: setup ## learn which sentences lay down a wish; BENCH_ARGS="--check -v" writes nothing
+	$(BIN)/python -m tests.bench.wishes $(BENCH_ARGS)
 
 bench-retrieval: setup ## answers to labelled questions about conversations, scored; BENCH_ARGS=--help
 	$(BIN)/python -m tests.bench.retrieval $(BENCH_ARGS)

@@ -21,19 +21,19 @@ import numpy
 import orjson
 from numpy.typing import NDArray
 
+from enrichment.grams import END, START, word_grams
+
 Row = TypeVar("Row", bound=str)
 TABLE: Final = "question_forms.json"
-LONGEST_GRAM: Final = 3
 NUMBER, NAME, UNKNOWN, QUOTE = "0", "A", "?w", "Q"
 """Stand for a word with a digit, one with a capital letter, one of no phrasing, what is quoted."""
 ELSEWHERE: Final = "cause_elsewhere"
 """A class of its own of the operator `cause`: which earlier change elsewhere is behind it."""
 ASKS_BELOW, SURELY_BELOW = -2.0, -3.0
 """Weights of a word below which it says how a question asks, and not what about."""
-_START, _END = "^", "$"
 _QUOTED: Final = re.compile(r"[\"\u201c\u201e\u00ab`].{6,}?[\"\u201d\u201c\u00bb`]", re.DOTALL)
 _TOKEN: Final = re.compile(r"[^\W\d_]+(?:['\u2019][^\W\d_]+)*|\S*\d\S*|[?:;,.!\u2013\u2014\"-]")
-_ENDS_A_SENTENCE: Final = frozenset((_START, ".", "!", "?", ":"))
+_ENDS_A_SENTENCE: Final = frozenset((START, ".", "!", "?", ":"))
 
 
 class Token(NamedTuple):
@@ -108,7 +108,7 @@ def tokens_of(text: str) -> list[Token]:
     told: list[Token] = []
     for match in _TOKEN.finditer(text):
         start, end = match.span()
-        before = told[-1].form if told else _START
+        before = told[-1].form if told else START
         form = _form(match[0], before)
         if any(first <= start < last for first, last in quotes):
             form = QUOTE
@@ -130,13 +130,7 @@ def _form(word: str, before: str) -> str:
 
 def grams_of(told: Sequence[Token]) -> set[str]:
     """Up to three words in a row, and two with one between them."""
-    row = [_START, *(token.form for token in told), _END]
-    grams = {
-        " ".join(row[start : start + length])
-        for length in range(1, LONGEST_GRAM + 1)
-        for start in range(len(row) - length + 1)
-    }
-    return grams | {f"{first} _ {third}" for first, third in zip(row, row[2:], strict=False)}
+    return word_grams([token.form for token in told])
 
 
 def rows_grams(rows: Mapping[Row, float]) -> set[str]:
@@ -195,9 +189,9 @@ def reading(
 def signs_of(told: Sequence[Token], words: frozenset[str]) -> Iterator[tuple[str, ...]]:
     """Of each word what it stands among: the two before it and the two behind it."""
     row = [
-        *(_START, _START),
+        *(START, START),
         *(token.form if _is_plain(token.form, words) else UNKNOWN for token in told),
-        *(_END, _END),
+        *(END, END),
     ]
     for place in range(2, len(row) - 2):
         first, second, word, fourth, fifth = row[place - 2 : place + 3]

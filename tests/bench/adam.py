@@ -1,10 +1,14 @@
-"""Adam, by which the linear models of questions and answers are fitted."""
+"""Adam, by which the linear models of questions, wishes and answers are fitted."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
 import numpy
+
+RATE, COOLING, PENALTY = 0.02, 0.93, 1e-4
+BATCH: Final = 512
 
 
 class Adam:
@@ -31,3 +35,52 @@ class Adam:
         mean = self._mean / (1 - 0.9**self._step)
         square = self._square / (1 - 0.999**self._step)
         self.weights -= self.rate * mean / (numpy.sqrt(square) + 1e-8)
+
+
+def fitted_sparse(
+    rows: Sequence[Sequence[int]],
+    width: int,
+    wanted: Any,
+    worth: Any,
+    *,
+    epochs: int,
+    batch: int = BATCH,
+    left_out: float = 0.0,
+    seed: int = 0,
+) -> tuple[Any, float]:
+    """Weights and bias of a logistic regression, of rows that have few of many signs.
+
+    Args:
+        rows: places of the signs of each.
+        width: how many signs there are.
+        wanted: 1 or 0 for each row.
+        worth: weights of the rows, about 1.
+        epochs: turns through all rows.
+        batch: rows a step.
+        left_out: share of the signs that a row is without each time, so that none leans on others.
+        seed: of the order of the rows, and of what is left out.
+    """
+    chance = numpy.random.default_rng(seed)
+    weights, bias = (Adam((size,), RATE, numpy.float32) for size in (width, 1))
+    sizes = numpy.array([len(row) for row in rows])
+    flat = numpy.concatenate([numpy.array(row, dtype=numpy.int64) for row in rows])
+    ends = numpy.cumsum(sizes)
+    for _ in range(epochs):
+        order = chance.permutation(len(rows))
+        for start in range(0, len(order), batch):
+            chosen = order[start : start + batch]
+            held = [flat[ends[one] - sizes[one] : ends[one]] for one in chosen]
+            owner = numpy.repeat(numpy.arange(len(chosen)), sizes[chosen])
+            signs = numpy.concatenate(held)
+            if left_out:
+                stays = chance.random(len(signs)) >= left_out
+                owner, signs = owner[stays], signs[stays]
+            told = weights.weights[signs] / (1 - left_out)
+            scores = numpy.bincount(owner, told, len(chosen)) + bias.weights
+            off = (1 / (1 + numpy.exp(-scores)) - wanted[chosen]) / len(chosen) * worth[chosen]
+            gradient = numpy.bincount(signs, off[owner], width) / (1 - left_out)
+            weights.down(gradient.astype(numpy.float32) + PENALTY * weights.weights)
+            bias.down(numpy.array([off.sum()]))
+        for fit in (weights, bias):
+            fit.rate *= COOLING
+    return weights.weights, float(bias.weights[0])

@@ -26,7 +26,7 @@ from api.retrieval.question_forms import (
     signs_of,
     tokens_of,
 )
-from tests.bench.adam import Adam
+from tests.bench.adam import BATCH, COOLING, PENALTY, RATE, Adam, fitted_sparse
 
 Array = Any
 Embedded = Callable[[Sequence[str]], Array]
@@ -36,14 +36,13 @@ WAYS: Final = 4
 """How often a phrasing with gaps is filled: as it is, in small letters, without its mark, again."""
 LEAST_PHRASINGS: Final = 3
 """That a gram stands in, to be learned."""
-BATCH, EPOCHS, TOPIC_EPOCHS = 512, 12, 6
+EPOCHS, TOPIC_EPOCHS = 12, 6
 MEANING: Final = 4.0
 """Length of a question's vector among signs that are 1."""
 WITHOUT: Final = 0.5
 """Share of the questions of a batch whose vector is left out, for words must do without it."""
 TURNS: Final = 4
 """Fits, each in another order and with other vectors left out, whose weights are averaged."""
-RATE, COOLING, PENALTY = 0.02, 0.93, 1e-4
 SMALLEST: Final = 0.12
 """Weights of signs below are left out of the table."""
 _GAP: Final = re.compile(r"\{(\w+)\}")
@@ -265,8 +264,9 @@ def _topics(questions: Sequence[Filled], words: set[str]) -> tuple[dict[str, flo
     places = {name: place for place, name in enumerate(names)}
     rows = [[places[sign] for sign in one if sign in places] for one in signs]
     worth = numpy.array(told_worth, dtype=numpy.float32)
-    weights, bias = _fitted_sparse(
-        rows, len(names), numpy.array(inside, dtype=numpy.float32), worth / worth.mean()
+    wanted = numpy.array(inside, dtype=numpy.float32)
+    weights, bias = fitted_sparse(
+        rows, len(names), wanted, worth / worth.mean(), epochs=TOPIC_EPOCHS
     )
     told_of = zip(names, weights.tolist(), strict=True)
     return {name: round(one, 3) for name, one in told_of if abs(one) > SMALLEST}, bias
@@ -301,29 +301,3 @@ def _fitted(
         for fit in (weights, meaning, bias):
             fit.rate *= COOLING
     return weights.weights, meaning.weights, bias.weights[0]
-
-
-def _fitted_sparse(
-    rows: Sequence[Sequence[int]], width: int, wanted: Array, worth: Array
-) -> tuple[Array, float]:
-    """Weights and bias of a logistic regression, of rows that have few of many signs."""
-    chance = numpy.random.default_rng(0)
-    weights, bias = (Adam((size,), RATE, numpy.float32) for size in (width, 1))
-    sizes = numpy.array([len(row) for row in rows])
-    flat = numpy.concatenate([numpy.array(row, dtype=numpy.int64) for row in rows])
-    ends = numpy.cumsum(sizes)
-    for _ in range(TOPIC_EPOCHS):
-        order = chance.permutation(len(rows))
-        for start in range(0, len(order), BATCH):
-            batch = order[start : start + BATCH]
-            held = [flat[ends[one] - sizes[one] : ends[one]] for one in batch]
-            owner = numpy.repeat(numpy.arange(len(batch)), sizes[batch])
-            signs = numpy.concatenate(held)
-            scores = numpy.bincount(owner, weights.weights[signs], len(batch)) + bias.weights
-            off = (1 / (1 + numpy.exp(-scores)) - wanted[batch]) / len(batch) * worth[batch]
-            gradient = numpy.bincount(signs, off[owner], width).astype(numpy.float32)
-            weights.down(gradient + PENALTY * weights.weights)
-            bias.down(numpy.array([off.sum()]))
-        for fit in (weights, bias):
-            fit.rate *= COOLING
-    return weights.weights, float(bias.weights[0])

@@ -191,6 +191,21 @@ NO_WISHES = [
     "Make it live, no exceptions.",
     "That will do.",
 ]
+PREFERRED = {
+    "I prefer e-mail.": ["e-mail"],
+    "I prefer e-mail over phone.": ["I prefer e-mail over phone"],
+    "I prefer dark mode. When it is late, write to me.": [
+        "dark mode",
+        "When it is late, write to me",
+    ],
+}
+INSTEAD = "Please do not ring the bell, knock at the window."
+NEW_OF_ONE_CASE = [
+    "Change of plan. Book it to Oslo.",
+    "New plan: I fly tomorrow.",
+    "Is there another way? Lamps are out.",
+    "I take it back to the shop. Thank you for your time.",
+]
 
 
 @pytest.fixture(scope="module")
@@ -242,17 +257,7 @@ def test_a_narrower_wish_stands_beside_the_general_one(recognizer: SpacyRecogniz
     ]
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("I prefer e-mail.", ["e-mail"]),
-        ("I prefer e-mail over phone.", ["I prefer e-mail over phone"]),
-        (
-            "I prefer dark mode. When it is late, write to me.",
-            ["dark mode", "When it is late, write to me"],
-        ),
-    ],
-)
+@pytest.mark.parametrize(("text", "told"), PREFERRED.items())
 def test_what_is_preferred_is_told_once(
     recognizer: SpacyRecognizer, text: str, told: list[str]
 ) -> None:
@@ -266,7 +271,7 @@ def test_what_is_preferred_is_told_once(
 
 
 def test_what_is_done_instead_is_a_wish_of_its_own(recognizer: SpacyRecognizer) -> None:
-    assert stated(recognizer, spoken("Please do not ring the bell, knock at the window.")) == [
+    assert stated(recognizer, spoken(INSTEAD)) == [
         ("u-77", "prefers", "knock at the window"),
         ("u-77", "avoids", "do not ring the bell"),
     ]
@@ -332,14 +337,6 @@ def test_what_is_announced_as_new_takes_the_place_of_a_wish(
     assert (fact.target.name, " now prefers " in fact.fact) == (wish, True)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Change of plan. Book it to Oslo.",
-        "New plan: I fly tomorrow.",
-        "Is there another way? Lamps are out.",
-        "I take it back to the shop. Thank you for your time.",
-    ],
-)
+@pytest.mark.parametrize("text", NEW_OF_ONE_CASE)
 def test_what_is_new_of_one_case_is_no_wish(recognizer: SpacyRecognizer, text: str) -> None:
     assert stated(recognizer, spoken(text)) == []
