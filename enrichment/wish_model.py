@@ -32,13 +32,13 @@ class WishModel(NamedTuple):
         words: that count as themselves.
         weights: of the signs of a sentence; without one: 0.
         bias: of each sentence; above 0 in all, it is a wish.
-        announced: of one before which something is said to be otherwise from then on.
+        likely: of one that says by its form that it holds in general.
     """
 
     words: frozenset[str]
     weights: Mapping[str, int]
     bias: int
-    announced: int
+    likely: int
 
 
 @cache
@@ -51,22 +51,20 @@ def read_model(table: Mapping[str, Any]) -> WishModel:
     """What a table says."""
     levels = memoryview(b64decode(table["weights"])).cast("b")
     weights = dict(zip(table["signs"], levels, strict=True))
-    return WishModel(frozenset(table["words"]), weights, table["bias"], table["announced"])
+    return WishModel(frozenset(table["words"]), weights, table["bias"], table["likely"])
 
 
-def wish_score(
-    tokens: Sequence[Token], *, is_announced: bool, model: WishModel | None = None
-) -> int:
+def wish_score(tokens: Sequence[Token], *, is_likely: bool, model: WishModel | None = None) -> int:
     """How surely a sentence is a wish; above 0: it is one.
 
     Args:
         tokens: of it, without courtesies and without what announces it.
-        is_announced: something is said to be otherwise from now on.
+        is_likely: its form, or what stands before it, says that it holds in general.
         model: None: that of the table.
     """
     model = model or wish_model()
     told = sum(model.weights.get(sign, 0) for sign in signs_of(tokens, model.words))
-    return model.bias + told + (model.announced if is_announced else 0)
+    return model.bias + told + (model.likely if is_likely else 0)
 
 
 def signs_of(tokens: Sequence[Token], words: frozenset[str]) -> set[str]:

@@ -3,8 +3,9 @@
 A sentence of the event's user is a wish when it lays down a habit: "I prefer aisle seats", "when it
 is late, write to me", "four spaces, no tabs", "anything urgent: call me", "large print, my eyes are
 weak". Whether one does is learned (`wish_model`), of its words and how they stand together: no list
-of forms was ever long enough. Behind what announces that something shall be otherwise ("scrap that:
-…") less is enough.
+of forms was ever long enough. Less is enough behind what announces that something shall be
+otherwise ("scrap that: …"), where a case is told in front, and of what shall not be done to things
+in general.
 
 Not in a question, not with an identifier (order 4711 is one case), not longer than 160 characters.
 
@@ -46,6 +47,9 @@ _COURTESY = re.compile(
 )
 _LEAD = re.compile(r"^[^:]{3,50}:\s+(?=\S)")
 _CASES = word_set("when if whenever unless while")
+_ONE_TIME = word_set("now yet today tonight tomorrow yesterday noon this these")
+_SUITING = word_set("you there anything anyone")
+_COMPLETE = word_set("out done ready over finished complete available live back here there up")
 _ONE_CASE = frozenset(
     ("id", "code", "number", "uuid", "path", "url", "hex", "email", "key", "ip", "host", "date")
 )
@@ -152,10 +156,44 @@ def clauses_of(text: str, analysis: Analysis) -> Iterator[Clause]:
 
 def is_wish(clause: Clause, model: WishModel | None = None) -> bool:
     """Whether a clause asks for something in general; model None: that of the table."""
-    return (
-        clause.is_put_politely
-        or wish_score(clause.tokens, is_announced=clause.is_announced, model=model) > 0
+    is_likely = (
+        clause.is_announced or _is_asked_in_case(clause.tokens) or _is_forbidden(clause.tokens)
     )
+    return clause.is_put_politely or wish_score(clause.tokens, is_likely=is_likely, model=model) > 0
+
+
+def _is_asked_in_case(tokens: Sequence[Token]) -> bool:
+    """Whether it asks to do something in a case: "when it rains, close the roof"."""
+    words = [token.text.lower() for token in tokens]
+    if words[0] not in _CASES or "," not in words or not _ONE_TIME.isdisjoint(words):
+        return False
+    behind = words.index(",") + 1
+    return _is_base(tokens[behind : behind + 1]) and not _is_once(words[1 : behind - 1])
+
+
+def _is_once(case: Sequence[str]) -> bool:
+    """Whether a case occurs once: as it suits the other, or when one thing is done.
+
+    "If you need help, …", "when you can, …", "when it's out, …", "when the parcel is there, …".
+    """
+    suits = bool(case) and case[0] in _SUITING
+    return suits or bool(set(case[2:]) & _COMPLETE)
+
+
+def _is_forbidden(tokens: Sequence[Token]) -> bool:
+    """Whether it says in general what is not to be done: "do not deliver on Wednesdays"."""
+    words = [token.text.lower() for token in tokens[:2]]
+    forbids = words[:1] == ["do"] and words[1:] and words[1] in ("not", "n't", "n\u2019t")
+    things = [token for token in tokens[3:] if token.pos == "NOUN"]
+    in_general = any(token.text.lower() != token.lemma.lower() for token in things)
+    is_now = any(token.text.lower() in _ONE_TIME for token in tokens)
+    return bool(forbids) and in_general and not is_now and _is_base(tokens[2:3])
+
+
+def _is_base(tokens: Sequence[Token]) -> bool:
+    """Whether a verb comes first, as an imperative has it."""
+    first = tokens[0] if tokens else None
+    return first is not None and first.pos == "VERB" and first.text.lower() == first.lemma.lower()
 
 
 def _clause(written: str, tokens: Sequence[Token], *, is_announced: bool) -> Clause | None:

@@ -23,7 +23,7 @@ _ASIDE: Final = {
     0: "Stamp my crates red, please.",
     1: "I play the cello in a small orchestra.",
     2: "Do not ring the bell, knock at the window.",
-    3: "One receipt a month is enough for my pallets.",
+    3: "My accountant wants one receipt a month for the pallets.",
     4: "Forget what I said about colours. Plain crates without a mark, thieves look for red ones.",
     6: "When frost is near, cover the crates.",
 }

@@ -22,7 +22,7 @@ import enrichment
 from enrichment.wish_model import TABLE, WishModel, read_model
 from enrichment.wishes import is_wish
 from tests.bench.domains.__main__ import OWN
-from tests.bench.wishes.training import Sentence, clauses, laid_down, of_domains, sentences, trained
+from tests.bench.wishes.training import Sentence, clauses, made, of_domains, sentences, trained
 from tests.unit.enrichment.test_wishes import (
     IN_CONTEXT,
     INSTEAD,
@@ -49,8 +49,8 @@ def main() -> None:
     of_tests += [Sentence(text, False, "tests") for text in (*NO_WISHES, *NEW_OF_ONE_CASE)]
     said = [*sentences("sentences.json"), *of_domains(LEARNED_FROM), *of_tests * OF_TESTS]
     judged = clauses(said)
-    orders = laid_down(said, judged)
-    table = trained([*said, *orders], [*judged, *clauses(orders)])
+    more = made(said, judged)
+    table = trained([*said, *more], [*judged, *clauses(more)])
     model = read_model(table)
     for name, apart in (
         ("kept apart", sentences("kept_apart.json")),
@@ -60,7 +60,7 @@ def main() -> None:
         tell(name, apart, model, verbose=options.verbose)
     written = orjson.dumps(table) + b"\n"
     sys.stdout.write(
-        f"{len(said)} sentences, {len(orders)} orders laid down, {len(table['words'])} words, "
+        f"{len(said)} sentences, {len(more)} made of them, {len(table['words'])} words, "
         f"{len(table['signs'])} signs, {len(written)} B\n"
     )
     if not options.check:

@@ -31,10 +31,11 @@ LEFT_OUT: Final = 0.5
 """Share of the signs of a sentence that it is learned without each time."""
 TURNS: Final = 3
 """Fits, each in another order, whose weights are averaged."""
-SURE: Final = 1.0
+SURE: Final = 0.8
 """Log odds from which a sentence is taken for a wish."""
-ANNOUNCED: Final = 3.5
-"""By so much surer, in log odds, is what was announced as new; too few announce to learn it."""
+LIKELY: Final = 3.5
+"""By so much surer, in log odds, is what was announced as new, or is asked for in a case; of all
+that is written here half was written to look like a wish, and misleads as to these."""
 ALWAYS: Final = (
     "Always",
     "Never",
@@ -51,6 +52,10 @@ ALWAYS: Final = (
 LEVELS: Final = 127
 _ALTERNATIVES: Final = re.compile(r"(\[[^\]]*\])")
 _GAP: Final = re.compile(r"\{(\w+)\}")
+_CASE: Final = re.compile(
+    r"(?:when|if|unless|in case|once|as soon as)\b[^,?]{5,60},\s", re.IGNORECASE
+)
+"""A case in front, up to its comma."""
 _SAID_BY_USERS: Final = frozenset(("open", "opens", "again", "ask", "say", "request", "tell"))
 """Keys of a domain's stories under which stands what its users say."""
 
@@ -140,17 +145,30 @@ def clauses(said: Sequence[Sentence]) -> list[list[Clause]]:
     return [[*clauses_of(text, told)] for text, told in zip(texts, analyses, strict=True)]
 
 
-def laid_down(said: Sequence[Sentence], judged: Sequence[Sequence[Clause]]) -> list[Sentence]:
-    """The orders among other sentences, each told to be done always, or never."""
+def made(said: Sequence[Sentence], judged: Sequence[Sequence[Clause]]) -> list[Sentence]:
+    """What others ask to be done once, asked for always, and in the cases that all name.
+
+    "Pack the kettle" is a wish behind "always" and behind "when guests are loud", which stood in
+    one; behind "when it is ready", which stood in another sentence, it is none.
+    """
     orders = [
-        one.text
+        f"{one.text[0].lower()}{one.text[1:]}"
         for one, parts in zip(said, judged, strict=True)
         if not one.is_wish and len(parts) == 1 and _is_order(parts[0])
     ]
-    return [
-        Sentence(f"{way} {text[0].lower()}{text[1:]}", True, "orders")
-        for way, text in zip(cycle(ALWAYS), orders, strict=False)
+    told = [
+        Sentence(f"{way} {order}", True, "orders")
+        for way, order in zip(cycle(ALWAYS), orders, strict=False)
     ]
+    for is_wish, orders_of in ((True, orders), (False, orders[::-1])):
+        cases = [
+            case[0] for one in said if one.is_wish is is_wish and (case := _CASE.match(one.text))
+        ]
+        told += [
+            Sentence(f"{case}{order}", is_wish, "cases")
+            for case, order in zip(dict.fromkeys(cases), cycle(orders_of), strict=False)
+        ]
+    return told
 
 
 def _is_order(clause: Clause) -> bool:
@@ -201,7 +219,7 @@ def trained(said: Sequence[Sentence], judged: Sequence[Sequence[Clause]]) -> dic
         "signs": [name for name, is_used in zip(names, used, strict=True) if is_used],
         "weights": b64encode(levels[used].tobytes()).decode(),
         "bias": round((bias - SURE) / scale),
-        "announced": round(ANNOUNCED / scale),
+        "likely": round(LIKELY / scale),
     }
 
 

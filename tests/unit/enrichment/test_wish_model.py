@@ -54,11 +54,11 @@ def test_what_it_is_about_changes_nothing() -> None:
     assert {"no NOUNs", "^ no NOUNs", "first| no", "~no"} <= signs[0]
 
 
-def test_what_is_announced_as_new_is_surer() -> None:
-    model = WishModel(frozenset(), {"NOUNs": 5}, bias=-20, announced=30)
+def test_what_is_likely_as_new_is_surer() -> None:
+    model = WishModel(frozenset(), {"NOUNs": 5}, bias=-20, likely=30)
     tokens = [token("lanterns", "NOUN", "lantern")]
-    assert wish_score(tokens, is_announced=False, model=model) == -15
-    assert wish_score(tokens, is_announced=True, model=model) == 15
+    assert wish_score(tokens, is_likely=False, model=model) == -15
+    assert wish_score(tokens, is_likely=True, model=model) == 15
 
 
 def test_the_table_knows_no_trade() -> None:
