@@ -60,6 +60,7 @@ WISHES = {
         "I like long letters with a plan that can be followed",
     ),
     "Wide margins only, my eyes are weak.": ("prefers", "Wide margins only, my eyes are weak"),
+    "Stamp my crates red, please.": ("prefers", "Stamp my crates red"),
     "One topic per mail, please.": ("prefers", "One topic per mail"),
     "Blue folders without a label, the others get mixed up.": (
         "prefers",
