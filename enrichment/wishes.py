@@ -128,7 +128,7 @@ class Clause(NamedTuple):
 
     Attributes:
         text: as it is written, a case in front included: "anything urgent: call me".
-        tokens: of that text.
+        tokens: of that text, at least one.
         is_announced: it or the sentence before it announces that something shall be otherwise.
         is_put_politely: as a question that is none.
     """

@@ -31,9 +31,9 @@ LEFT_OUT: Final = 0.5
 """Share of the signs of a sentence that it is learned without each time."""
 TURNS: Final = 3
 """Fits, each in another order, whose weights are averaged."""
-SURE: Final = 0.8
+SURE: Final = 1.6
 """Log odds from which a sentence is taken for a wish."""
-LIKELY: Final = 3.5
+LIKELY: Final = 4.0
 """By so much surer, in log odds, is what was announced as new, or is asked for in a case; of all
 that is written here half was written to look like a wish, and misleads as to these."""
 ALWAYS: Final = (

@@ -8,7 +8,7 @@ from enrichment.wishes import is_wish
 from tests.bench.wishes.__main__ import KEPT_APART, LEARNED_FROM
 from tests.bench.wishes.training import clauses, of_domains, sentences
 
-FOUND, MISTAKEN = 0.65, 0.03
+FOUND, MISTAKEN = 0.5, 0.02
 """Of the sentences kept apart: so many wishes at least, and so many of the others at most."""
 
 
@@ -54,7 +54,7 @@ def test_what_it_is_about_changes_nothing() -> None:
     assert {"no NOUNs", "^ no NOUNs", "first| no", "~no"} <= signs[0]
 
 
-def test_what_is_likely_as_new_is_surer() -> None:
+def test_what_says_so_by_its_form_is_surer() -> None:
     model = WishModel(frozenset(), {"NOUNs": 5}, bias=-20, likely=30)
     tokens = [token("lanterns", "NOUN", "lantern")]
     assert wish_score(tokens, is_likely=False, model=model) == -15
