@@ -7,14 +7,15 @@ of forms was ever long enough. Less is enough behind what announces that somethi
 otherwise ("scrap that: …"), where a case is told in front, and of what shall not be done to things
 in general.
 
-Not in a question, not with an identifier (order 4711 is one case), not longer than 160 characters.
+Not in a question, not with an identifier (order 4711 is one case), not of several lines or longer
+than 160 characters, and not what is in brackets, a note of what is no text.
 
 The fact is `user prefers that` or, of what is forbidden, `user avoids that`; *that* is the sentence
 without courtesies and without what introduces it ("I changed my mind: …"), with its case; of "do
 not ring, knock" the one is avoided and the other preferred. Wishes stand side by side: a narrower
 one does not end the general one. One that is introduced as new ("scrap that", "other rule from
 today") says so in the words of its fact, `user now prefers that`: whoever reads it puts what it
-replaces behind it. What friends say to hearten and to advise ("don't give up") is none.
+replaces behind it.
 """
 
 from __future__ import annotations
@@ -168,7 +169,7 @@ def _is_asked_in_case(tokens: Sequence[Token]) -> bool:
     if words[0] not in _CASES or "," not in words or not _ONE_TIME.isdisjoint(words):
         return False
     behind = words.index(",") + 1
-    return _is_base(tokens[behind : behind + 1]) and not _is_once(words[1 : behind - 1])
+    return any(map(is_base, tokens[behind : behind + 1])) and not _is_once(words[1 : behind - 1])
 
 
 def _is_once(case: Sequence[str]) -> bool:
@@ -187,13 +188,12 @@ def _is_forbidden(tokens: Sequence[Token]) -> bool:
     things = [token for token in tokens[3:] if token.pos == "NOUN"]
     in_general = any(token.text.lower() != token.lemma.lower() for token in things)
     is_now = any(token.text.lower() in _ONE_TIME for token in tokens)
-    return bool(forbids) and in_general and not is_now and _is_base(tokens[2:3])
+    return bool(forbids) and in_general and not is_now and any(map(is_base, tokens[2:3]))
 
 
-def _is_base(tokens: Sequence[Token]) -> bool:
-    """Whether a verb comes first, as an imperative has it."""
-    first = tokens[0] if tokens else None
-    return first is not None and first.pos == "VERB" and first.text.lower() == first.lemma.lower()
+def is_base(token: Token) -> bool:
+    """Whether a word is a verb as an imperative has it."""
+    return token.pos == "VERB" and token.text.lower() == token.lemma.lower()
 
 
 def _clause(written: str, tokens: Sequence[Token], *, is_announced: bool) -> Clause | None:
@@ -250,10 +250,7 @@ def _parts_of(wish: Clause) -> list[tuple[str, str]]:
     contrast = _INSTEAD.match(wish.text)
     if contrast is not None:
         first = contrast["but"].split()[0].lower()
-        orders = any(
-            token.text.lower() == first and token.pos == "VERB" and first == token.lemma.lower()
-            for token in wish.tokens
-        )
+        orders = any(token.text.lower() == first and is_base(token) for token in wish.tokens)
         if orders and first not in _CASES:
             return [("prefers", contrast["but"]), ("avoids", contrast["no"])]
     return [("avoids" if _FORBIDDING.match(wish.text) else "prefers", wish.text)]

@@ -84,3 +84,9 @@ def fitted_sparse(
         for fit in (weights, bias):
             fit.rate *= COOLING
     return weights.weights, float(bias.weights[0])
+
+
+def in_bytes(weights: Any) -> tuple[Any, float]:
+    """Weights in a byte each, and what a level is worth."""
+    scale = float(numpy.abs(weights).max()) / 127
+    return numpy.rint(weights / scale).astype(numpy.int8), scale

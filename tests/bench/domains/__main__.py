@@ -50,6 +50,9 @@ OWN: Final = (
     "hotel",
     "relief",
 )
+KEPT_APART: Final = ("clinic", "freight", "lawfirm")
+"""Nothing of these is learned from."""
+LEARNED_FROM: Final = tuple(name for name in OWN if name not in KEPT_APART)
 OF_THE_SET: Final = ("support", "coding")
 SEED: Final = 11
 

@@ -36,7 +36,7 @@ from api.retrieval.question_forms import (
 )
 from enrichment.stems import stems_of
 from pipelines.models.embedder import OnnxEmbedder
-from tests.bench.domains.__main__ import OWN
+from tests.bench.domains.__main__ import LEARNED_FROM
 from tests.bench.phrasings.training import (
     IN_ONE_VOICE,
     Filled,
@@ -48,9 +48,6 @@ from tests.bench.phrasings.training import (
 from tests.unit.api.test_plan import PHRASINGS
 
 SEED = 7
-KEPT_APART = ("clinic", "freight", "lawfirm")
-"""Domains that are not learned from; the first two are asked as in `kept_apart.json`."""
-LEARNED_FROM = tuple(name for name in OWN if name not in KEPT_APART)
 
 
 def main() -> None:

@@ -26,7 +26,7 @@ from api.retrieval.question_forms import (
     signs_of,
     tokens_of,
 )
-from tests.bench.adam import BATCH, COOLING, PENALTY, RATE, Adam, fitted_sparse
+from tests.bench.adam import BATCH, COOLING, PENALTY, RATE, Adam, fitted_sparse, in_bytes
 
 Array = Any
 Embedded = Callable[[Sequence[str]], Array]
@@ -177,9 +177,9 @@ def trained(
     grams, weights, meaning, bias = _operators(questions, ways, vectors)
     words = _words(ways)
     topic, topic_bias = _topics([one for one in questions if one.topics], words)
-    levels, scale = _levels(weights)
+    levels, scale = in_bytes(weights)
     used = numpy.abs(levels).max(axis=1) > 1
-    of_vectors, meaning_scale = _levels(meaning)
+    of_vectors, meaning_scale = in_bytes(meaning)
     return {
         "operators": [*CLASSES],
         "grams": [gram for gram, one in zip(grams, used, strict=True) if one],
@@ -192,12 +192,6 @@ def trained(
         "topic": topic,
         "topic_bias": round(topic_bias, 4),
     }
-
-
-def _levels(weights: Array) -> tuple[Array, float]:
-    """Weights in a byte each, and what a level is worth."""
-    scale = float(numpy.abs(weights).max()) / 127
-    return numpy.rint(weights / scale).astype(numpy.int8), scale
 
 
 def _operators(

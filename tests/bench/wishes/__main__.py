@@ -21,7 +21,7 @@ import orjson
 import enrichment
 from enrichment.wish_model import TABLE, WishModel, read_model
 from enrichment.wishes import is_wish
-from tests.bench.domains.__main__ import OWN
+from tests.bench.domains.__main__ import KEPT_APART, LEARNED_FROM
 from tests.bench.wishes.training import Sentence, clauses, made, of_domains, sentences, trained
 from tests.unit.enrichment.test_wishes import (
     IN_CONTEXT,
@@ -32,8 +32,6 @@ from tests.unit.enrichment.test_wishes import (
     WISHES,
 )
 
-KEPT_APART = ("clinic", "freight", "lawfirm")
-LEARNED_FROM = tuple(name for name in OWN if name not in KEPT_APART)
 OF_TESTS = 5
 """How often the sentences of the tests are learned, beside once of all others."""
 

@@ -14,14 +14,15 @@ import numpy
 import orjson
 
 from enrichment.wish_model import plain_word, signs_of
-from enrichment.wishes import Clause, clauses_of
+from enrichment.wishes import Clause, clauses_of, is_base
 from pipelines.models.nlp import SpacyRecognizer
-from tests.bench.adam import fitted_sparse
+from tests.bench.adam import fitted_sparse, in_bytes
 
 FOLDER: Final = Path(__file__).parent
 DOMAINS: Final = FOLDER.parent / "domains"
 LEAST_USES, LEAST_WRITERS = 4, 3
-"""Of a word that counts as itself: sentences that have it, and writers who used it."""
+"""Of a word that counts as itself: sentences that have it, and writers who used it, among whom the
+tests count as one, and so does what is made of the sentences of others."""
 WRITERS: Final = 15
 """Of the lists of a file, whose sentences stand in a row."""
 LEAST_SENTENCES: Final = 4
@@ -49,7 +50,6 @@ ALWAYS: Final = (
     "please never",
 )
 """Before an order that is done once, they make a wish of it."""
-LEVELS: Final = 127
 _ALTERNATIVES: Final = re.compile(r"(\[[^\]]*\])")
 _GAP: Final = re.compile(r"\{(\w+)\}")
 _CASE: Final = re.compile(
@@ -173,8 +173,7 @@ def made(said: Sequence[Sentence], judged: Sequence[Sequence[Clause]]) -> list[S
 
 def _is_order(clause: Clause) -> bool:
     first = clause.tokens[0]
-    is_base = first.pos == "VERB" and first.text.lower() == first.lemma.lower()
-    return is_base and first.relation == "ROOT"
+    return is_base(first) and first.relation == "ROOT"
 
 
 def trained(said: Sequence[Sentence], judged: Sequence[Sequence[Clause]]) -> dict[str, Any]:
@@ -211,8 +210,7 @@ def trained(said: Sequence[Sentence], judged: Sequence[Sequence[Clause]]) -> dic
         for seed in range(TURNS)
     ]
     weights, bias = (sum(parts) / TURNS for parts in zip(*fits, strict=True))
-    scale = float(numpy.abs(weights).max()) / LEVELS
-    levels = numpy.rint(weights / scale).astype(numpy.int8)
+    levels, scale = in_bytes(weights)
     used = numpy.abs(levels) > 1
     return {
         "words": sorted(words),

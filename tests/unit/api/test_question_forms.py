@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from api.retrieval.planning import plan_of, rows_matching
 from api.retrieval.question_forms import forms, grams_of, likely, tokens_of, without_asking
 from enrichment.stems import stems_of
-from tests.bench.phrasings.__main__ import LEARNED_FROM, embedded
+from tests.bench.domains.__main__ import LEARNED_FROM
+from tests.bench.phrasings.__main__ import embedded
 from tests.bench.phrasings.training import filled, of_domains, phrasings
 
 NOW_MS = 1_795_543_200_000  # 2026-11-24T18:00Z

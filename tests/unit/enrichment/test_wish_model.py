@@ -5,7 +5,7 @@ from __future__ import annotations
 from enrichment.ports import Token
 from enrichment.wish_model import WishModel, form_of, signs_of, wish_model, wish_score
 from enrichment.wishes import is_wish
-from tests.bench.wishes.__main__ import KEPT_APART, LEARNED_FROM
+from tests.bench.domains.__main__ import KEPT_APART, LEARNED_FROM
 from tests.bench.wishes.training import clauses, of_domains, sentences
 
 FOUND, MISTAKEN = 0.5, 0.02
