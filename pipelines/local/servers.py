@@ -182,9 +182,8 @@ class Neo4jServer(ServerProcess):
             asked for.
         heap_mb: Java heap, fixed.
         page_cache_mb: page cache, outside the heap.
-        quick: compile for a fast start rather than for speed in the long run, which is half the
-            processor time to start, and keep the plan of a question however the graph grows and
-            shrinks; for tests, which fill and empty it hundreds of times.
+        keeps_plans: keep the plan of a question however the graph grows and shrinks; for tests,
+            which fill and empty it hundreds of times.
         java_flags: instead of those that use what Java learnt before.
     """
 
@@ -199,14 +198,14 @@ class Neo4jServer(ServerProcess):
         password: str | None = None,
         heap_mb: int = 512,
         page_cache_mb: int = 256,
-        quick: bool = False,
+        keeps_plans: bool = False,
         java_flags: tuple[str, ...] = (),
     ) -> None:
         super().__init__(data_dir, port=port)
         self.password = password
         self.heap_mb = heap_mb
         self.page_cache_mb = page_cache_mb
-        self.quick = quick
+        self.keeps_plans = keeps_plans
         self._java_flags = java_flags
 
     @property
@@ -258,7 +257,6 @@ class Neo4jServer(ServerProcess):
         return [
             str(JAVA),
             *_JVM_FLAGS,
-            *(["-XX:TieredStopAtLevel=1"] if self.quick else []),
             *(self._java_flags or _learnt(fetch_neo4j())),
             f"-Xms{self.heap_mb}m",
             f"-Xmx{self.heap_mb}m",
@@ -300,7 +298,7 @@ class Neo4jServer(ServerProcess):
             "internal.dbms.bolt.netty_server_shutdown_quiet_period_duration": "0s",
             "internal.dbms.bolt.netty_server_shutdown_timeout": "2s",
         }
-        if self.quick:
+        if self.keeps_plans:
             settings["dbms.cypher.min_replan_interval"] = "24h"
         return "".join(f"{key}={value}\n" for key, value in settings.items())
 

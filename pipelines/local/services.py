@@ -97,7 +97,7 @@ class LocalServices:
         auth: whether the servers ask for passwords; only tests go without.
         heap_mb: Java heap of each Neo4j.
         page_cache_mb: page cache of each Neo4j.
-        quick: let Neo4j compile for a fast start, for tests.
+        keeps_plans: of each Neo4j, for tests.
 
     Attributes:
         valkey: the ledger's server, None without one.
@@ -113,7 +113,7 @@ class LocalServices:
         auth: bool = True,
         heap_mb: int = 512,
         page_cache_mb: int = 256,
-        quick: bool = False,
+        keeps_plans: bool = False,
     ) -> None:
         self.data_dir = Path(data_dir).absolute()
         homes = {name: target_dir(self.data_dir, name) for name in targets}
@@ -134,7 +134,7 @@ class LocalServices:
                 password=self._neo4j_password,
                 heap_mb=heap_mb,
                 page_cache_mb=page_cache_mb,
-                quick=quick,
+                keeps_plans=keeps_plans,
             )
             for name, home in homes.items()
         }
