@@ -260,13 +260,14 @@ _AGREEING: Final = frozenset(
     stem_in(word)
     for word in word_set(
         "approve authorise authorize sign cosign countersign grant allow permit clear okay waive "
-        "release accept agree endorse consent confirm declare override vouch sanction certify"
+        "release accept agree concur assent endorse consent confirm declare override "
+        "vouch sanction certify"
     )
 )
 """To say yes to what was refused without it."""
 
 _AGREED: Final = BY | word_set("signatory approver")
-_NAMES: Final = word_set("name login user email handle")
+_NAMES: Final = word_set("name nick nickname alias login user username account email handle")
 _NOBODY: Final = word_set(
     "order number error door server folder letter color carrier container provider parameter "
     "customer user owner member buyer passenger caller reporter author holder"

@@ -133,16 +133,23 @@ def first_word(tool: str) -> str:
     """The word of a tool's name that says what it does; empty: it has none.
 
     The first of its last part, where that is no noun before a verb: `wiki_lookup` looks something
-    up, and so does `GET /exams`, whatever its path ends in.
+    up, and so does `GET /schedule`, whatever its path ends in.
     """
     words = words_in(method(apart(tool)).lower())
     if not words:
         return ""
-    if words[0] in _VERBS:
+    by_method = _BY_METHOD.get(http_method(tool) or "")
+    if words[0] in (READ_VERBS if by_method in READ_VERBS else _VERBS):
         return words[0]
-    if (of_http := _HTTP.match(tool)) is not None and of_http["method"] in _BY_METHOD:
-        return _BY_METHOD[of_http["method"]]
+    if by_method is not None:
+        return by_method
     return words[-1] if words[-1] in _LAST_VERBS else words[0]
+
+
+def http_method(tool: str) -> str | None:
+    """`GET` of `GET /exams`; None: a tool that is no request."""
+    match = _HTTP.match(tool)
+    return None if match is None else match["method"]
 
 
 def is_reader(tool: str) -> bool:

@@ -24,7 +24,7 @@ from api.retrieval.plan import VALUES, Operator, Plan
 from api.retrieval.plan_phrases import ROWS, SAYS_FAILED
 from api.retrieval.query_terms import MAX_SEARCHED_CHARACTERS, as_meant
 from api.retrieval.question_forms import SURELY_BELOW, reading, without_asking
-from api.retrieval.time_windows import Window, exact_windows
+from api.retrieval.time_windows import Window, at_its_beginning, exact_windows
 
 _ALL: Final = frozenset(Operator)
 
@@ -211,6 +211,8 @@ def plan_of(
         operator, confidence, guessed = Operator.SEARCH, 0.0, False  # all of it tells, no field
     if operator is Operator.VALUE and spans and all(span.span.end_ms <= now_ms for span in spans):
         operator = Operator.VALUE_AT
+    spans = _as_meant(operator, spans)
+    timeless = timeless if spans else text
     sums_up = operator is Operator.SUMMARY or (
         operator is Operator.WINDOW and Operator.SUMMARY in matching
     )
@@ -242,6 +244,17 @@ def plan_of(
         and (read.elsewhere or _OF_CHANGE.search(text) is not None),
         guessed=guessed,
     )
+
+
+def _as_meant(operator: Operator, spans: tuple[Window, ...]) -> tuple[Window, ...]:
+    """The windows of a question, as what it asks for has them.
+
+    Of when something was a time of day says nothing: a record has it, "it reads 16:05 to 17:35".
+    """
+    if operator is Operator.VALUE_AT:
+        return tuple(map(at_its_beginning, spans))
+    is_told = operator is Operator.TIME and not any(span.has_day for span in spans)
+    return () if is_told else spans
 
 
 def _asks_if_so(text: str) -> bool:

@@ -331,6 +331,8 @@ class _Making:
     def _asserting(self, words: Array, until_ms: int) -> Array:
         roles = self.roles
         setting = (roles.call & ~roles.failed_call) | roles.worked | roles.other
+        if self._told.named.any() and (setting & self._told.theirs).any():
+            setting = setting & self._told.theirs  # what is so of others was not set for them
         best = float((words * setting).max(initial=0.0))
         if best <= 0:
             return numpy.zeros(self._count, dtype=bool)

@@ -13,7 +13,16 @@ from api.retrieval.story_features import Features
 from api.retrieval.story_limits import SAYING
 from api.retrieval.story_roles import only_looks
 from api.retrieval.story_terms import StoryTerms, stems_of_parts, stems_of_ways, ways_of_failing
-from enrichment.act_names import base, is_reader, of_tool, of_type, says_verb
+from enrichment.act_names import (
+    apart,
+    base,
+    first_word,
+    http_method,
+    is_reader,
+    of_tool,
+    of_type,
+    says_verb,
+)
 from enrichment.event_kinds import EventKind
 from enrichment.stems import same_root, stem_in, words_in
 from enrichment.vocabulary import word_set
@@ -291,6 +300,75 @@ def went_through_first(
     named = {place: _named_in(stories, terms, place) for place in (best, *done.tolist())}
     meant = [place for place in done.tolist() if named[place] >= named[best]]
     return in_front(numpy.array(meant[-1:], dtype=numpy.int64), order)
+
+
+def done_as_said_first(stories: Stories, features: Features, order: Array) -> Array:
+    """An order in which what was done stands before the words by which an agent said it would be.
+
+    They say what the question says, and what was done for the same user later need not. Where it
+    was done in the story of the words, they tell of it.
+    """
+    best, roles = int(order[0]), features.roles
+    if not roles.says[best] or stories.person[best] or stories.asks[best]:
+        return order
+    done = roles.worked & ~only_looks(stories) & (features.column("sets") > 0)
+    done &= (stories.user == stories.user[best]) & features.within
+    if (done & (stories.story == stories.story[best])).any():
+        return order
+    later = order[(done & (stories.occurred_ms > stories.occurred_ms[best]))[order]]
+    return in_front(later[:1], order)
+
+
+def looked_up_for(stories: Stories, features: Features, best: int) -> Array:
+    """What was looked up for a person who asked, of whose words the same is asked; empty: nothing.
+
+    They said no more than what they wanted to know. Who wants it changed says what it is to be, and
+    then something was done besides.
+    """
+    roles = features.roles
+    behind = stories.story == stories.story[best]
+    behind[: best + 1] = False
+    if not (roles.says[best] and stories.person[best] and behind.any()):
+        return numpy.zeros(0, dtype=numpy.int64)
+    later = numpy.flatnonzero(behind & roles.says & stories.person)
+    behind[int(later[0]) if len(later) else len(behind) :] = False
+    looks = only_looks(stories)
+    if (behind & roles.call & ~looks).any():
+        return numpy.zeros(0, dtype=numpy.int64)
+    return numpy.flatnonzero(behind & roles.worked & looks)[:1]
+
+
+def stated_before(
+    stories: Stories, features: Features, best: int, until_ms: int | None = None
+) -> Array:
+    """What set or told, for the same user, the same thing as the best story does, before it did.
+
+    The call that set it, or the record that was looked up, the newest before a time. A thing is
+    what tools are called by but for what they do: `slot.move` and `GET /slot` are of one. Empty:
+    nothing did.
+    """
+    looks, roles = only_looks(stories), features.roles
+    same = (stories.user == stories.user[best]) & (stories.tool >= 0)
+    of_story = stories.story == stories.story[best]
+    sets = roles.call & ~looks
+    things = {_thing(stories, tool) for tool in stories.tool[same & of_story & sets].tolist()}
+    begins_ms = int(stories.occurred_ms[of_story].min())
+    early = stories.occurred_ms < (begins_ms if until_ms is None else min(until_ms, begins_ms))
+    places = numpy.flatnonzero(same & early & (sets | (roles.worked & looks)))
+    of_tools = {tool: _thing(stories, tool) for tool in set(stories.tool[places].tolist())}
+    same_tools = {
+        tool for tool, thing in of_tools.items() if any(thing <= o or o <= thing for o in things)
+    }
+    states = [place for place in places.tolist() if int(stories.tool[place]) in same_tools]
+    newest = sorted(states, key=lambda place: int(stories.occurred_ms[place]))[-1:]
+    return numpy.array(newest, dtype=numpy.int64)
+
+
+def _thing(stories: Stories, tool: int) -> frozenset[str]:
+    """The words of a tool's name but its verb; all of them, where it has no other."""
+    name = stories.tools[tool]
+    words = frozenset(words_in(apart(name).lower()))
+    return words - {first_word(name), (http_method(name) or "").lower()} or words
 
 
 def _went_through_later(stories: Stories, features: Features, best: int) -> Array:

@@ -32,14 +32,17 @@ from api.retrieval.story_evidence import (
 from api.retrieval.story_features import Features
 from api.retrieval.story_focus import (
     decision_meant,
+    done_as_said_first,
     failure_meant,
     in_front,
     is_not_done,
+    looked_up_for,
     ordered,
     reason_stated,
     reply_to,
     retried_first,
     said_better_first,
+    stated_before,
     told_by_agent,
     went_through_first,
     what_worked_first,
@@ -145,12 +148,17 @@ def _meant_first(
 ) -> Array:
     """An order in which of several attempts or messages the one that is meant is in front."""
     order = _of_identifiers(stories, features, terms, plan=plan, order=order)
+    if plan.operator is Operator.VALUE_AT:
+        order = _until(stories, features, plan, order)
     if plan.operator in _OF_WHAT_IS and plan.failed is not True:
         order = what_worked_first(stories, features, order)
     if plan.operator is Operator.TIME and not (plan.failed or plan.lasting or features.is_an_act):
         order = went_through_first(stories, features, terms, order)
     if plan.operator in _SAID_AS_WELL and not (plan.failed or features.acts.done):
         order = said_better_first(stories, features, order)
+    done = plan.operator is Operator.TIME and not (plan.failed or plan.lasting or plan.ahead)
+    if done and _SPEAKING.search(terms.text) is None:
+        order = done_as_said_first(stories, features, order)
     return order
 
 
@@ -214,6 +222,14 @@ def _of_topic(
     if plan.operator in VALUES and (asks_for_record(terms) or not features.facts):
         return _of_value(stories, features, terms, plan=plan, order=order)
     return _of_somebody(stories, features, terms, plan=plan, order=order)
+
+
+def _until(stories: Stories, features: Features, plan: Plan, order: Array) -> Array:
+    """An order in which what was so at a time is in front of what was said of it later."""
+    best, until_ms = int(order[0]), max((span.end_ms for span in plan.spans), default=None)
+    if until_ms is None or stories.occurred_ms[best] < until_ms:
+        return order
+    return in_front(stated_before(stories, features, best, until_ms), order)
 
 
 def _what_was_done(
@@ -467,10 +483,13 @@ def _of_value(
         return Proof(in_front(records, order), records[:1], is_known=True, is_exact=True)
     stated = stating(stories, features, terms)
     is_known = None
+    if plan.operator is Operator.VALUE_BEFORE and not (features.column("sets") > 0).any():
+        order = in_front(stated_before(stories, features, best), order)  # no record has the words
     if stated is not None and not stated.states[best]:
         if not stated.about[best]:
             order = in_front(order[stated.states[order]][:1], order)
         is_known = None if stated.states.any() else False
+    order = in_front(looked_up_for(stories, features, int(order[0])), order)
     if plan.operator is Operator.VALUE and not plan.failed:
         order = retried_first(stories, features, order)
     return Proof(order, order[:1], is_known=is_known)

@@ -82,16 +82,16 @@ class Window(NamedTuple):
     Attributes:
         span: from and up to, milliseconds since the epoch.
         text: as it stands in the question, with "on", "between" and the like.
-        is_point: it names a day, a week or the like and not what is before or after it.
         has_day: it names its day; else that was given.
         beside: what names its day, where it stands apart.
+        first_end_ms: of what begins with a day and goes on, the end of that day.
     """
 
     span: TimeSpan
     text: str
-    is_point: bool = True
     has_day: bool = True
     beside: str = ""
+    first_end_ms: int | None = None
 
 
 class _Point(NamedTuple):
@@ -206,13 +206,13 @@ def _taken(text: str, points: list[_Point], place: int, now: datetime) -> tuple[
     if (match := _SINCE.search(before)) is not None:
         onwards = _ONWARDS.match(behind)
         stop = point.stop + (onwards.end() if onwards else 0)
-        return 1, _made(text, match.start(), stop, first=point.first, end=now, is_point=False)
+        window = _made(text, match.start(), stop, first=point.first, end=now)
+        is_open = onwards is not None or match[0].lower().startswith("s")
+        return 1, window if is_open else window._replace(first_end_ms=_ms(point.end))
     if (match := _BEFORE.search(before)) is not None:
-        return 1, _made(
-            text, match.start(), point.stop, first=_EARLIEST, end=point.first, is_point=False
-        )
+        return 1, _made(text, match.start(), point.stop, first=_EARLIEST, end=point.first)
     if (match := _AFTER.search(before)) is not None:
-        return 1, _made(text, match.start(), point.stop, first=point.end, end=now, is_point=False)
+        return 1, _made(text, match.start(), point.stop, first=point.end, end=now)
     if (match := _WEEK_OF.search(before)) is not None and _is_day(point):
         first = point.first - timedelta(days=point.first.weekday())
         end = first + timedelta(days=7)
@@ -247,7 +247,7 @@ def _of_clock(text: str, points: list[_Point], place: int, now: datetime) -> tup
     if match is not None:
         onwards = _ONWARDS.match(text[point.stop :])
         stop = point.stop + (onwards.end() if onwards else 0)
-        return 1, _made(text, match.start(), stop, is_point=False, **named)
+        return 1, _made(text, match.start(), stop, **named)
     match = _ON.search(before)
     begin = point.begin if match is None else match.start()
     return 1, _made(text, begin, point.stop, first=point.first, end=point.end)
@@ -305,11 +305,20 @@ def _beside(text: str, clock: Clock, day: _Point) -> bool:
     return _CLOCK_BESIDE.match(text[first[1] : last[0]]) is not None
 
 
-def _made(
-    text: str, begin: int, stop: int, *, first: datetime, end: datetime, is_point: bool = True
-) -> Window:
-    span = TimeSpan(round(first.timestamp() * 1_000), round(end.timestamp() * 1_000))
-    return Window(span, text[begin:stop], is_point)
+def _made(text: str, begin: int, stop: int, *, first: datetime, end: datetime) -> Window:
+    return Window(TimeSpan(_ms(first), _ms(end)), text[begin:stop])
+
+
+def _ms(at: datetime) -> int:
+    return round(at.timestamp() * 1_000)
+
+
+def at_its_beginning(window: Window) -> Window:
+    """A day for what is from a day: what an entry "from 17 November" said, it said then."""
+    end_ms = window.first_end_ms
+    if end_ms is None:
+        return window
+    return window._replace(span=window.span._replace(end_ms=end_ms))
 
 
 def _points(text: str, now: datetime) -> list[_Point]:

@@ -415,6 +415,14 @@ def test_when_something_may_be_is_ahead() -> None:
     assert not plan_of("When was the lift used?", NOW_MS).ahead
 
 
+def test_a_time_of_day_that_a_record_says_is_no_time_at_which_it_was_entered() -> None:
+    question = "The window of Zofia now reads 16:05 to 17:35. On which date was this entered?"
+    plan = plan_of(question, NOW_MS)
+    assert plan.operator is Operator.TIME
+    assert not plan.spans
+    assert "16:05 to 17:35" in plan.timeless
+
+
 def test_a_time_limits_what_is_asked_for() -> None:
     plan = plan_of("What happened with Ana yesterday?", NOW_MS)
     assert len(plan.spans) == 1

@@ -426,6 +426,55 @@ def test_a_value_of_a_day_is_what_was_set_before_it() -> None:
     assert int(asked.answer().order[0]) < 3
 
 
+@pytest.mark.parametrize("tool", ["GET /channel/slots", "slots.get"])
+def test_a_value_of_a_day_that_no_record_says_is_by_the_tools_of_the_thing(tool: str) -> None:
+    asked = Asked(f"What was the stream hour of Ann Lee on {moment(3_000)[:10]}?")
+    ann = {"author": "ann.lee", "named": True, "user": "ann", "theirs": True}
+    of_ann = {"user": "ann", "theirs": True}
+    asked.add(0, "message", "when am I on air?", minute=0, **ann)
+    asked.add(0, "call", "ann", tool=tool, minute=1, **of_ann)
+    asked.add(0, "result", "Fridays 21:00", tool=tool, minute=2, **of_ann)
+    asked.add(1, "message", "a new stream hour, Saturdays 15:00", minute=6_000, **ann)
+    asked.add(1, "call", "Saturdays 15:00", tool="PUT /channel/slots", minute=6_001, **of_ann)
+    asked.add(1, "result", "done", tool="PUT /channel/slots", minute=6_002, **of_ann)
+    assert asked.answer().order[0] == "2"
+
+
+def test_what_was_set_before_is_by_the_same_tool_where_no_record_has_the_words() -> None:
+    asked = Asked("What was the voice of the hero of Ann Lee before the last change?")
+    ann = {"author": "ann.lee", "named": True, "user": "ann", "theirs": True}
+    of_ann = {"user": "ann", "theirs": True}
+    asked.add(0, "message", "we take Ben Harlow", **ann)
+    asked.add(0, "call", "actor Ben Harlow", tool="casting.recast", **of_ann)
+    asked.add(0, "result", "updated", tool="casting.recast", **of_ann)
+    asked.add(1, "message", "voice of the hero: Wendell Pryce", **ann)
+    asked.add(1, "call", "actor Wendell Pryce", tool="casting.recast", **of_ann)
+    asked.add(1, "result", "updated", tool="casting.recast", **of_ann)
+    assert asked.answer().order[0] == "1"
+
+
+def test_a_value_that_was_looked_up_is_not_told_by_who_asked_for_it() -> None:
+    asked = Asked("What is the continent of the tests of Ann Lee?")
+    ann = {"author": "ann.lee", "named": True, "user": "ann", "theirs": True}
+    of_ann = {"user": "ann", "theirs": True}
+    asked.add(0, "message", "on which continent do my tests run, it is slow.", **ann)
+    asked.add(0, "call", "ann", tool="region/get", **of_ann)
+    asked.add(0, "result", "city Santiago", tool="region/get", **of_ann)
+    asked.add(0, "message", "thanks", **ann)
+    assert asked.answer().order[0] == "2"
+
+
+def test_when_something_was_done_is_not_when_an_agent_said_that_it_would_be() -> None:
+    asked = Asked("On which day could you finally rename the impostor of Ann Lee?")
+    ann = {"author": "ann.lee", "named": True, "user": "ann", "theirs": True}
+    of_ann = {"user": "ann", "theirs": True}
+    asked.add(0, "message", "someone uses my name", **ann)
+    asked.add(0, "message", "I'll have the impostor renamed", author="helper", **of_ann)
+    asked.add(1, "call", "impersonation", tool="forum.rename", author="helper", **of_ann)
+    asked.add(1, "result", "done", tool="forum.rename", author="helper", **of_ann)
+    assert asked.answer().order[0] == "3"
+
+
 def test_what_is_behind_a_record_of_a_failure_is_behind_that_of_its_tool() -> None:
     asked = Asked("Why did the setup of laptop NB-56 fail?")
     asked.add(0, "other", "default image gold-29 instead of gold-31", leads_to=1)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from api.retrieval.time_windows import exact_windows
+from api.retrieval.time_windows import at_its_beginning, exact_windows
 
 NOW = datetime(2026, 11, 24, 18, 0, tzinfo=UTC)  # a Tuesday
 
@@ -69,7 +69,21 @@ def test_a_window_is_found(question: str, first: str, end: str) -> None:
 def test_what_was_before_a_day_has_no_beginning() -> None:
     (window,) = exact_windows("What did it say before 20 November?", NOW_MS)
     assert (window.span.first_ms, window.span.end_ms) == (EVER, ms("2026-11-20"))
-    assert not window.is_point
+    assert window.first_end_ms is None
+
+
+@pytest.mark.parametrize(
+    ("question", "end"),
+    [
+        ("What did the entry from 20 November say?", "2026-11-21"),
+        ("What did it say from 20 November on?", "2026-11-24T18:00"),
+        ("What did it say since 20 November?", "2026-11-24T18:00"),
+        ("What did it say on 20 November?", "2026-11-21"),
+    ],
+)
+def test_what_is_from_a_day_and_does_not_go_on_may_be_of_that_day(question: str, end: str) -> None:
+    (window,) = map(at_its_beginning, exact_windows(question, NOW_MS))
+    assert (window.span.first_ms, window.span.end_ms) == (ms("2026-11-20"), ms(end))
 
 
 DAY = "2026-11-20"

@@ -22,6 +22,8 @@ from enrichment.act_names import first_word, is_reader
         ("DELETE /desk/v2/exams/7", "delete"),
         ("POST /cart/commit", "commit"),
         ("GET /desk/find", "find"),
+        ("GET /channel/schedule", "get"),
+        ("PUT /channel/schedule", "schedule"),
         ("GETAWAY plan", "plan"),
         ("", ""),
     ],
@@ -34,6 +36,7 @@ def test_the_verb_of_a_tool_is_found_wherever_it_stands(tool: str, verb: str) ->
     ("tool", "reads"),
     [
         *(("wiki_lookup", True), ("GET /desk/exams", True), ("get_lookup_table", True)),
+        ("GET /channel/schedule", True),
         *(("PATCH /desk/exams", False), ("guest_update", False), ("directory_put", False)),
     ],
 )
