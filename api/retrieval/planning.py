@@ -211,7 +211,7 @@ def plan_of(
         operator, confidence, guessed = Operator.SEARCH, 0.0, False  # all of it tells, no field
     if operator is Operator.VALUE and spans and all(span.span.end_ms <= now_ms for span in spans):
         operator = Operator.VALUE_AT
-    spans = _as_meant(operator, spans)
+    spans = _windows_meant(operator, spans)
     timeless = timeless if spans else text
     sums_up = operator is Operator.SUMMARY or (
         operator is Operator.WINDOW and Operator.SUMMARY in matching
@@ -246,7 +246,7 @@ def plan_of(
     )
 
 
-def _as_meant(operator: Operator, spans: tuple[Window, ...]) -> tuple[Window, ...]:
+def _windows_meant(operator: Operator, spans: tuple[Window, ...]) -> tuple[Window, ...]:
     """The windows of a question, as what it asks for has them.
 
     Of when something was a time of day says nothing: a record has it, "it reads 16:05 to 17:35".

@@ -312,7 +312,7 @@ def done_as_said_first(stories: Stories, features: Features, order: Array) -> Ar
     if not roles.says[best] or stories.person[best] or stories.asks[best]:
         return order
     done = roles.worked & ~only_looks(stories) & (features.column("sets") > 0)
-    done &= (stories.user == stories.user[best]) & features.within
+    done &= _of_same_user(stories, best) & features.within
     if (done & (stories.story == stories.story[best])).any():
         return order
     later = order[(done & (stories.occurred_ms > stories.occurred_ms[best]))[order]]
@@ -348,7 +348,7 @@ def stated_before(
     nothing did.
     """
     looks, roles = only_looks(stories), features.roles
-    same = (stories.user == stories.user[best]) & (stories.tool >= 0)
+    same = _of_same_user(stories, best) & (stories.tool >= 0)
     of_story = stories.story == stories.story[best]
     sets = roles.call & ~looks
     things = {_thing(stories, tool) for tool in stories.tool[same & of_story & sets].tolist()}
@@ -362,6 +362,10 @@ def stated_before(
     states = [place for place in places.tolist() if int(stories.tool[place]) in same_tools]
     newest = sorted(states, key=lambda place: int(stories.occurred_ms[place]))[-1:]
     return numpy.array(newest, dtype=numpy.int64)
+
+
+def _of_same_user(stories: Stories, place: int) -> Array:
+    return numpy.asarray((stories.user >= 0) & (stories.user == stories.user[place]))
 
 
 def _thing(stories: Stories, tool: int) -> frozenset[str]:

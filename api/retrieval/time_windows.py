@@ -207,7 +207,7 @@ def _taken(text: str, points: list[_Point], place: int, now: datetime) -> tuple[
         onwards = _ONWARDS.match(behind)
         stop = point.stop + (onwards.end() if onwards else 0)
         window = _made(text, match.start(), stop, first=point.first, end=now)
-        is_open = onwards is not None or match[0].lower().startswith("s")
+        is_open = onwards is not None or match[0].lower().startswith(("since", "starting"))
         return 1, window if is_open else window._replace(first_end_ms=_ms(point.end))
     if (match := _BEFORE.search(before)) is not None:
         return 1, _made(text, match.start(), point.stop, first=_EARLIEST, end=point.first)

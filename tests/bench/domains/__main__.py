@@ -49,6 +49,8 @@ OWN: Final = (
     "secops",
     "hotel",
     "relief",
+    "gamestudio",
+    "pharmacy",
 )
 KEPT_APART: Final = ("clinic", "freight", "lawfirm")
 """Nothing of these is learned from."""
