@@ -15,11 +15,9 @@ from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
 from pipelines.local.servers import Neo4jServer, ValkeyServer
 from tests.servers import (
-    JAVA_OPTIONS,
     NEO4J_URL,
     REDIS_URL,
     GivenServer,
-    LongLivedNeo4j,
     emptied_neo4j,
     emptied_valkey,
     running,
@@ -35,9 +33,9 @@ settings.load_profile("shared")
 collect_ignore = ["adapters"]
 
 
-# A Neo4j that a test or a process of a test starts, and soon ends, compiles for a fast start: half
-# the time of the processor, which the tests share with it.
-os.environ.setdefault(JAVA_OPTIONS, "-XX:TieredStopAtLevel=1")
+# Every Neo4j that a test or a process of a test starts compiles for a fast start: half the time of
+# the processor, which the tests share with it; of one that serves a whole run as much as otherwise.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
 
 
 # Modules and tests are objects that stay: looking for cycles among them, again and again, was a
@@ -115,7 +113,7 @@ def neo4j(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Neo4jServer | Gi
     if NEO4J_URL in os.environ:
         yield GivenServer(os.environ[NEO4J_URL])
         return
-    with running(LongLivedNeo4j(tmp_path_factory.mktemp("neo4j"))) as server:
+    with running(Neo4jServer(tmp_path_factory.mktemp("neo4j"), keeps_plans=True)) as server:
         yield server
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import atexit
-import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import redis
@@ -23,8 +21,6 @@ NEO4J_URL = "TEST_NEO4J_URL"
 """Servers that run already, on this machine, for the tests to empty and use; without login."""
 
 SYNCED_MS = 60_000
-JAVA_OPTIONS = "JDK_JAVA_OPTIONS"
-"""What every Java of this environment starts with."""
 
 Server = TypeVar("Server", Neo4jServer, ValkeyServer)
 
@@ -38,16 +34,6 @@ class GivenServer(NamedTuple):
     def port(self) -> int:
         """Of 127.0.0.1."""
         return int(self.url.rpartition(":")[2].partition("/")[0])
-
-
-class LongLivedNeo4j(Neo4jServer):
-    """One that serves many files of tests: compiled as it runs, which pays after some minutes."""
-
-    def __init__(self, home: Path) -> None:
-        super().__init__(home, keeps_plans=True)
-
-    def _environment(self) -> dict[str, str]:
-        return {**os.environ, JAVA_OPTIONS: ""}
 
 
 @contextmanager

@@ -69,7 +69,7 @@ _PROMISING: Final = word_set(
     "obligations word words debt debts owe owes owed deliver delivered delivery fulfil fulfill "
     "fulfilled fulfilment unfulfilled honour honoured honor honored discharge discharged redeem "
     "redeemed keep kept unkept broken await awaits awaiting wait waits waiting announce announced "
-    "announcement announcements pending outstanding overdue due loose "
+    "announcement announcements pending outstanding overdue due loose live lived "
     "ends follow followed carry carried dangling hanging remain remains remaining list date deed "
     "deeds"
 )
