@@ -101,8 +101,7 @@ def as_asked(first: Field, plan: Plan, shown: Shown) -> Stated | None:
     """
     told = _with_put_right(history(first, plan, shown), shown)
     if plan.operator is Operator.VALUE_AT:
-        end_ms = max((span.end_ms for span in plan.spans), default=None)
-        return told[-1] if end_ms is None else _as_of(end_ms, told, shown)
+        return told[-1] if plan.end_ms is None else _as_of(plan.end_ms, told, shown)
     told = _each_value(told)
     if is_known_first(plan):
         return told[0]

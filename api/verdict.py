@@ -51,7 +51,7 @@ def judged(story: StoryAnswer | None, threshold: float) -> dict[str, Any]:
     if story is None:
         return {}
     first = min((span.first_ms for span in story.plan.spans), default=None)
-    end = max((span.end_ms for span in story.plan.spans), default=None)
+    end = story.plan.end_ms
     plan = PlanReport(
         operator=story.plan.operator,
         confidence=story.plan.confidence,

@@ -112,6 +112,11 @@ class Plan(NamedTuple):
     elsewhere: bool = False
     guessed: bool = False
 
+    @property
+    def end_ms(self) -> int | None:
+        """Up to when it limits its answer, milliseconds since the epoch; None: no time does."""
+        return max((span.end_ms for span in self.spans), default=None)
+
     def limited(self, since_ms: int | None, until_ms: int | None) -> Plan:
         """The plan with a time that was given, instead of what the question says of it."""
         if since_ms is None and until_ms is None:

@@ -249,12 +249,13 @@ def plan_of(
 def _windows_meant(operator: Operator, spans: tuple[Window, ...]) -> tuple[Window, ...]:
     """The windows of a question, as what it asks for has them.
 
-    Of when something was a time of day says nothing: a record has it, "it reads 16:05 to 17:35".
+    Of when something was, a time of day that no "at" or "between" leads up to says nothing: a
+    record has it, "it reads 16:05 to 17:35".
     """
     if operator is Operator.VALUE_AT:
         return tuple(map(at_its_beginning, spans))
-    is_told = operator is Operator.TIME and not any(span.has_day for span in spans)
-    return () if is_told else spans
+    is_told = not any(span.has_day or span.text[:1].isalpha() for span in spans)
+    return () if is_told and operator is Operator.TIME else spans
 
 
 def _asks_if_so(text: str) -> bool:

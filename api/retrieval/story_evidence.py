@@ -14,7 +14,7 @@ from api.retrieval.plan import Operator, Plan
 from api.retrieval.plan_phrases import ASKING_WORDS
 from api.retrieval.story_acts import acts_asked, asks_for_first
 from api.retrieval.story_features import Features
-from api.retrieval.story_roles import CALL, only_looks, roles_of
+from api.retrieval.story_roles import CALL, in_order, only_looks, roles_of
 from api.retrieval.story_terms import (
     LIKELY_TOLD,
     StoryTerms,
@@ -154,11 +154,6 @@ def promises(stories: Stories, features: Features, terms: StoryTerms) -> Array:
     naming = (stories.counts[:, names] > 0) | stories.labels[:, names]
     about = stories.named if features.is_named else numpy.asarray(naming.all(axis=1))
     return numpy.asarray(words & (stories.theirs | _of_stories(stories, about)))
-
-
-def in_order(stories: Stories, places: Array) -> Array:
-    """Places in the order of time."""
-    return places[numpy.argsort(stories.occurred_ms[places], kind="stable")]
 
 
 def happened(stories: Stories, within: Array, order: Array, *, is_all: bool) -> Array:

@@ -326,7 +326,7 @@ class _Making:
         return asserting
 
     def _until_ms(self) -> int:
-        return max((span.end_ms for span in self._plan.spans), default=self._now_ms + 1)
+        return self._now_ms + 1 if self._plan.end_ms is None else self._plan.end_ms
 
     def _asserting(self, words: Array, until_ms: int) -> Array:
         roles = self.roles

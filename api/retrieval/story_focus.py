@@ -11,7 +11,7 @@ from api.retrieval.plan import VALUES, Operator, Plan
 from api.retrieval.story_acts import is_asked_for, is_heard_of
 from api.retrieval.story_features import Features
 from api.retrieval.story_limits import SAYING
-from api.retrieval.story_roles import only_looks
+from api.retrieval.story_roles import in_order, only_looks
 from api.retrieval.story_terms import StoryTerms, stems_of_parts, stems_of_ways, ways_of_failing
 from enrichment.act_names import (
     apart,
@@ -360,8 +360,7 @@ def stated_before(
         tool for tool, thing in of_tools.items() if any(thing <= o or o <= thing for o in things)
     }
     states = [place for place in places.tolist() if int(stories.tool[place]) in same_tools]
-    newest = sorted(states, key=lambda place: int(stories.occurred_ms[place]))[-1:]
-    return numpy.array(newest, dtype=numpy.int64)
+    return in_order(stories, numpy.array(states, dtype=numpy.int64))[-1:]
 
 
 def _of_same_user(stories: Stories, place: int) -> Array:

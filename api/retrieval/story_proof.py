@@ -226,10 +226,10 @@ def _of_topic(
 
 def _until(stories: Stories, features: Features, plan: Plan, order: Array) -> Array:
     """An order in which what was so at a time is in front of what was said of it later."""
-    best, until_ms = int(order[0]), max((span.end_ms for span in plan.spans), default=None)
-    if until_ms is None or stories.occurred_ms[best] < until_ms:
+    best = int(order[0])
+    if plan.end_ms is None or stories.occurred_ms[best] < plan.end_ms:
         return order
-    return in_front(stated_before(stories, features, best, until_ms), order)
+    return in_front(stated_before(stories, features, best, plan.end_ms), order)
 
 
 def _what_was_done(

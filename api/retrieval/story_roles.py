@@ -87,6 +87,11 @@ def only_looks(stories: Stories) -> Array:
     return numpy.array([*map(is_reader, stories.tools), False], dtype=bool)[stories.tool]
 
 
+def in_order(stories: Stories, places: Array) -> Array:
+    """Places in the order of time."""
+    return places[numpy.argsort(stories.occurred_ms[places], kind="stable")]
+
+
 def _call_of(stories: Stories, is_call: Array, is_outcome: Array) -> Array:
     """Of each outcome of a tool the place of its last call before, in the same story."""
     calls = numpy.full(len(stories.ids), -1)

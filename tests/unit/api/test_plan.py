@@ -421,6 +421,7 @@ def test_a_time_of_day_that_a_record_says_is_no_time_at_which_it_was_entered() -
     assert plan.operator is Operator.TIME
     assert not plan.spans
     assert "16:05 to 17:35" in plan.timeless
+    assert plan_of("When between 9:00 and 10:00 did the van leave?", NOW_MS).needs_day
 
 
 def test_a_time_limits_what_is_asked_for() -> None:

@@ -120,6 +120,7 @@ def test_a_result_that_names_no_call_is_that_of_the_last_call_of_its_tool() -> N
     [
         ("Who approved the lift of crate C-7?", "granted_by: Ines Tobin\nkey: K-4", "Ines Tobin"),
         ("Who signed off the lift of C-7?", "signatory.login: ines\nsignatory.level: 2", "ines"),
+        ("Who concurred in the lift of C-7?", "concur: yes\nmoderator.nick: ines", "ines"),
         ("Who cleared the lift of C-7?", "dispatcher: Ines Tobin\norder: lift", "Ines Tobin"),
         ("Who painted crate C-7?", "granted_by: Ines Tobin", None),
         ("Who approved the lift of C-7?", "carrier: Slow Boats\nletter: sent", None),

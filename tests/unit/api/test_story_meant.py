@@ -17,6 +17,9 @@ from tests.factories import START_MS
 from tests.unit.api.story_builder import MINUTE_MS, Told
 
 NOW_MS = START_MS + 10_000 * MINUTE_MS
+OF_ANN: dict[str, Any] = {"user": "ann", "theirs": True}
+BY_ANN: dict[str, Any] = {**OF_ANN, "author": "ann.lee", "named": True}
+"""What was done for Ann Lee, whom a question names; what she said."""
 
 
 def moment(minute: int) -> str:
@@ -429,49 +432,41 @@ def test_a_value_of_a_day_is_what_was_set_before_it() -> None:
 @pytest.mark.parametrize("tool", ["GET /channel/slots", "slots.get"])
 def test_a_value_of_a_day_that_no_record_says_is_by_the_tools_of_the_thing(tool: str) -> None:
     asked = Asked(f"What was the stream hour of Ann Lee on {moment(3_000)[:10]}?")
-    ann = {"author": "ann.lee", "named": True, "user": "ann", "theirs": True}
-    of_ann = {"user": "ann", "theirs": True}
-    asked.add(0, "message", "when am I on air?", minute=0, **ann)
-    asked.add(0, "call", "ann", tool=tool, minute=1, **of_ann)
-    asked.add(0, "result", "Fridays 21:00", tool=tool, minute=2, **of_ann)
-    asked.add(1, "message", "a new stream hour, Saturdays 15:00", minute=6_000, **ann)
-    asked.add(1, "call", "Saturdays 15:00", tool="PUT /channel/slots", minute=6_001, **of_ann)
-    asked.add(1, "result", "done", tool="PUT /channel/slots", minute=6_002, **of_ann)
+    asked.add(0, "message", "when am I on air?", minute=0, **BY_ANN)
+    asked.add(0, "call", "ann", tool=tool, minute=1, **OF_ANN)
+    asked.add(0, "result", "Fridays 21:00", tool=tool, minute=2, **OF_ANN)
+    asked.add(1, "message", "a new stream hour, Saturdays 15:00", minute=6_000, **BY_ANN)
+    asked.add(1, "call", "Saturdays 15:00", tool="PUT /channel/slots", minute=6_001, **OF_ANN)
+    asked.add(1, "result", "done", tool="PUT /channel/slots", minute=6_002, **OF_ANN)
     assert asked.answer().order[0] == "2"
 
 
 def test_what_was_set_before_is_by_the_same_tool_where_no_record_has_the_words() -> None:
     asked = Asked("What was the voice of the hero of Ann Lee before the last change?")
-    ann = {"author": "ann.lee", "named": True, "user": "ann", "theirs": True}
-    of_ann = {"user": "ann", "theirs": True}
-    asked.add(0, "message", "we take Ben Harlow", **ann)
-    asked.add(0, "call", "actor Ben Harlow", tool="casting.recast", **of_ann)
-    asked.add(0, "result", "updated", tool="casting.recast", **of_ann)
-    asked.add(1, "message", "voice of the hero: Wendell Pryce", **ann)
-    asked.add(1, "call", "actor Wendell Pryce", tool="casting.recast", **of_ann)
-    asked.add(1, "result", "updated", tool="casting.recast", **of_ann)
+    asked.add(0, "message", "we take Ben Harlow", **BY_ANN)
+    asked.add(0, "call", "actor Ben Harlow", tool="casting.recast", **OF_ANN)
+    asked.add(0, "result", "updated", tool="casting.recast", **OF_ANN)
+    asked.add(1, "message", "voice of the hero: Wendell Pryce", **BY_ANN)
+    asked.add(1, "call", "actor Wendell Pryce", tool="casting.recast", **OF_ANN)
+    asked.add(1, "result", "updated", tool="casting.recast", **OF_ANN)
     assert asked.answer().order[0] == "1"
 
 
 def test_a_value_that_was_looked_up_is_not_told_by_who_asked_for_it() -> None:
     asked = Asked("What is the continent of the tests of Ann Lee?")
-    ann = {"author": "ann.lee", "named": True, "user": "ann", "theirs": True}
-    of_ann = {"user": "ann", "theirs": True}
-    asked.add(0, "message", "on which continent do my tests run, it is slow.", **ann)
-    asked.add(0, "call", "ann", tool="region/get", **of_ann)
-    asked.add(0, "result", "city Santiago", tool="region/get", **of_ann)
-    asked.add(0, "message", "thanks", **ann)
+    asked.add(0, "message", "on which continent do my tests run, it is slow.", **BY_ANN)
+    asked.add(0, "call", "ann", tool="region/get", **OF_ANN)
+    asked.add(0, "result", "city Santiago", tool="region/get", **OF_ANN)
+    asked.add(0, "message", "thanks", **BY_ANN)
     assert asked.answer().order[0] == "2"
 
 
 def test_when_something_was_done_is_not_when_an_agent_said_that_it_would_be() -> None:
     asked = Asked("On which day could you finally rename the impostor of Ann Lee?")
-    ann = {"author": "ann.lee", "named": True, "user": "ann", "theirs": True}
-    of_ann = {"user": "ann", "theirs": True}
-    asked.add(0, "message", "someone uses my name", **ann)
-    asked.add(0, "message", "I'll have the impostor renamed", author="helper", **of_ann)
-    asked.add(1, "call", "impersonation", tool="forum.rename", author="helper", **of_ann)
-    asked.add(1, "result", "done", tool="forum.rename", author="helper", **of_ann)
+    asked.add(0, "message", "someone uses my name", **BY_ANN)
+    asked.add(0, "message", "I'll have the impostor renamed", author="helper", **OF_ANN)
+    asked.add(1, "call", "impersonation", tool="forum.rename", author="helper", **OF_ANN)
+    asked.add(1, "result", "done", tool="forum.rename", author="helper", **OF_ANN)
     assert asked.answer().order[0] == "3"
 
 
