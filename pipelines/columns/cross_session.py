@@ -26,6 +26,10 @@ MAX_GUESSED: Final = 8
 """Failures for which a change is looked for by meaning."""
 MAX_CHANGES: Final = 1_000
 """The newest."""
+MAX_OTHERS: Final = 1_000
+"""Failures that a change is compared with to know what it is near to as a rule."""
+FEW_OTHERS: Final = 4
+"""Failures that tell no more than half of what a change is near to as a rule."""
 LIKE: Final = 0.1
 """Cosine of a failure and a change below which they have nothing in common."""
 _STEPS_TO_CALL: Final = 4
@@ -65,8 +69,8 @@ def changes_before(view: View, failed: Iterable[int]) -> dict[int, int]:
     """Rows of the changes that may be behind failures of which no cause is known, and these.
 
     A guess, for whoever asks which change it was: of what other sessions changed before a failure
-    (`config.changed`) the one that means most like it, by their vectors and by those of what stands
-    beside each.
+    (`config.changed`) the one that means most like it, and more so than it is like failures as a
+    rule: some changes are near to every failure.
     """
     events = view.tenant.events
     table = events.table
@@ -77,12 +81,15 @@ def changes_before(view: View, failed: Iterable[int]) -> dict[int, int]:
     ]
     told = numpy.isin(table["type"], changing) & view.seen
     told &= numpy.isin(table["kind"], numbers_of_kinds(view, (EventKind.OTHER,)))
-    changes = numpy.flatnonzero(told & ~failures(view)).astype(numpy.int32)
+    failed_rows = failures(view)
+    changes = numpy.flatnonzero(told & ~failed_rows).astype(numpy.int32)
     changes = changes[numpy.argsort(table["occurred_ms"][changes], kind="stable")]
     changes = changes[-MAX_CHANGES:]
     failing = numpy.array([*islice(failed, MAX_GUESSED)], dtype=numpy.int32)
     near = events.vectors.unit(failing) @ events.vectors.unit(changes).T
-    likeness = near + view.vectors_beside(failing) @ view.vectors_beside(changes).T
+    others = numpy.flatnonzero(failed_rows & view.seen).astype(numpy.int32)[-MAX_OTHERS:]
+    usual = events.vectors.unit(others).sum(axis=0) / (len(others) + FEW_OTHERS)
+    likeness = near - events.vectors.unit(changes) @ usual
     may_be = near >= LIKE
     may_be &= table["occurred_ms"][changes] < table["occurred_ms"][failing][:, None]
     may_be &= table["session"][changes] != table["session"][failing][:, None]

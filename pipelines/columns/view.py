@@ -19,7 +19,7 @@ from pipelines.columns.reads import Mentions
 from pipelines.columns.records import Standings
 from pipelines.columns.tables import NOBODY, Array, Bits, Rows, best
 from pipelines.columns.tenant import Made, Tenant
-from pipelines.columns.windows import NEIGHBOUR_STEPS, neighbours, of_neighbour
+from pipelines.columns.windows import NEIGHBOUR_STEPS, neighbours
 from pipelines.graph.reads.scope import OVER_FETCH, Scope, Within
 from pipelines.graph.rows import Hit, Hits, SessionCandidate, SessionCandidates, SessionEvent
 from projections.events import LAST_MS
@@ -268,18 +268,6 @@ class View:
         times = [*at[first:equal].tolist(), *[at_ms] * len(behind)]
         newest = sorted((-ms, ids[row]) for ms, row in zip(times, chosen, strict=True))
         return [(-ms, own_id) for ms, own_id in newest[:limit]]
-
-    def vectors_beside(self, rows: Rows) -> Array:
-        """Of what stands around events in their sessions, a vector of unit length for each.
-
-        Zeros where nothing with a vector does.
-        """
-        among = self._with_neighbours(rows)
-        unit = self.tenant.events.vectors.unit(among)
-        around = neighbours(self._places_before(among))
-        summed = sum(of_neighbour(unit, one) for one in around)[among.searchsorted(rows)]
-        norms = numpy.maximum(numpy.linalg.norm(summed, axis=1), 1e-9)
-        return numpy.asarray(summed / norms[:, None])
 
     def vectors(self, event_ids: Sequence[str]) -> Array:
         """Vectors of unit length, a row an event; zeros of one that has none or is not seen."""

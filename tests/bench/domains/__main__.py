@@ -14,6 +14,7 @@ import argparse
 import importlib
 import subprocess
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -51,8 +52,10 @@ OWN: Final = (
     "relief",
     "gamestudio",
     "pharmacy",
+    "gpucloud",
+    "bank",
 )
-KEPT_APART: Final = ("clinic", "freight", "lawfirm")
+KEPT_APART: Final = ("clinic", "freight", "lawfirm", "gpucloud", "bank")
 """Nothing of these is learned from."""
 LEARNED_FROM: Final = tuple(name for name in OWN if name not in KEPT_APART)
 OF_THE_SET: Final = ("support", "coding")
@@ -89,16 +92,29 @@ def judge(name: str, folder: Path) -> None:
     script("score.py", questions, results, "--tenant", *tenants)
 
 
-def make(name: str, folder: Path) -> None:
-    """Events and questions of a domain, the questions asked when it was last six in the evening."""
+def make(
+    name: str,
+    folder: Path,
+    *,
+    sizes: Sequence[str] = ("S", "L"),
+    asked_at: datetime | None = None,
+) -> None:
+    """Events and questions of a domain.
+
+    Args:
+        name: of it.
+        folder: for the files.
+        sizes: of the memories: small ones, large ones.
+        asked_at: when the questions are asked; None: when it was last six in the evening.
+    """
     sys.path.insert(0, str(DATA))
     try:
         generator = importlib.import_module("make")
         if name in OWN:
             sys.modules[name] = _module(name)
         day = (datetime.now(tz=UTC) - timedelta(hours=18)).date()
-        asked_at = datetime.combine(day, time(hour=18))
-        generator.make((name,), ("S", "L"), SEED, asked_at, folder)
+        evening = datetime.combine(day, time(hour=18))
+        generator.make((name,), sizes, SEED, asked_at or evening, folder)
     finally:
         sys.path.remove(str(DATA))
 

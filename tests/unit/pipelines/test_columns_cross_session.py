@@ -81,6 +81,16 @@ def test_the_change_that_means_most_like_a_failure_may_be_behind_it() -> None:
     assert guessed(changed("a", 3), changed("b", 1), changed("c", 4)) == {1: 4}
 
 
+def test_a_change_that_is_near_to_every_failure_is_behind_none_of_them_for_that() -> None:
+    others = [{**failing()[1], "session_id": f"s{one}"} for one in range(6)]
+    usual = [{**one, "embedding": leaning(2, 9)} for one in others]
+    like_all = {1: 0.35, 2: 0.9, 8: 0.26}
+    nearest = [like_all.get(place, 0.0) for place in range(384)]
+    both = [changed("a", 1), changed("b", 1, embedding=nearest)]
+    assert guessed(*both) == {1: 3}
+    assert guessed(*usual, *both) == {6: 9}
+
+
 def test_what_is_like_nothing_of_a_failure_is_not_behind_it() -> None:
     assert guessed(changed("a", 3)) == {}
 
