@@ -98,7 +98,8 @@ _WILL: Final = re.compile(
 )
 """Somebody says what they themselves will do, or that they promise it."""
 _AHEAD: Final = (
-    r"(?=[^.!?]{0,120}\b(?:after|before|by|until|tomorrow|tonight|within|once|as\s+soon\s+as|"
+    r"(?=[^.!?]{0,120}\b(?:after|before|by|until|till|tomorrow|tonight|within|once|at\s+once|"
+    r"as\s+(?:soon|early)\s+as|[a-z]+day\s+(?:at\s+the\s+)?latest|this\s+(?:week|month)|"
     r"next\s+(?:week|month|time)|on\s+[a-z]+day|the\s+(?:day|hour|minute|moment))\b)"
 )
 """A time ahead, or a condition, is named behind it."""

@@ -1,8 +1,9 @@
 """In which order events tell of a person of whom all is asked. Pure.
 
 What they wish, what they said of themselves, and what was written of them with the words that asked
-for it, in turn; then what else was found. What was asked for and done at once tells nothing of whom
-it was done for, and neither do thanks.
+for it, in turn, of the last what was done or said before what was looked up; then what else was
+found. What was asked for and done at once tells nothing of whom it was done for, and neither do
+thanks.
 """
 
 from __future__ import annotations
@@ -57,15 +58,19 @@ def profile_order(
         importances: of messages, by id.
     """
     places = {own_id: place for place, own_id in enumerate(stories.ids)}
+    done = {own_id for own_id, place in places.items() if stories.kind[place] in (CALL, MESSAGE)}
     facts = [_with_request(stories, places, fact) for fact in proofs.facts]
+    facts.sort(key=lambda pair: done.isdisjoint(pair))  # what was only looked up tells least
     proving = {*proofs.wishes, *proofs.former, *(one for pair in facts for one in pair)}
+    looked_up = {one for pair in facts if done.isdisjoint(pair) for one in pair}
     remarks = remarks_in(stories, order, importances, besides=proving)
     sorts: tuple[list[list[str]], ...] = (
         facts,
         [[wish] for wish in proofs.wishes],
         [[remark] for remark in remarks],
     )
-    first = order[:1] if proving.union([] if facts else remarks).intersection(order[:1]) else []
+    telling = (proving - looked_up).union([] if facts else remarks)
+    first = order[:1] if telling.intersection(order[:1]) else []
     in_turn = (
         one
         for turn in zip_longest(*(sort[:MAX_TURNS] for sort in sorts), fillvalue=[])

@@ -397,7 +397,9 @@ class _Telling:
         places = promised[theirs & (table["occurred_ms"][words] < table["occurred_ms"][act])]
         if not len(places):
             return None
-        acts = numpy.array([act, *islice(self._onwards(act, "previous"), 1)], dtype=numpy.int32)
+        call = islice(self._onwards(act, "previous"), 1)
+        report = islice(self._onwards(act, "following"), 1)
+        acts = numpy.array([act, *call, *report], dtype=numpy.int32)
         likeness = [vectors.cosines(vector, rows[places]) for vector in vectors.unit(acts)]
         alike = numpy.nan_to_num(numpy.max(likeness, axis=0))
         return int(places[alike.argmax()]) if alike.max() >= _KEEPS else None

@@ -33,6 +33,7 @@ from api.retrieval.ranking import Ranked
         ("You get a new bowl, I take care of it.", "You get a new bowl, I take care of it."),
         ("Sold out. I'm sending a bowl the day it comes.", "I'm sending a bowl the day it comes."),
         ("We are firing a new lid for you, before Friday.",) * 2,
+        ("I get a smith to mend it as early as Friday.",) * 2,
         ("I'm opening the kiln.", None),
         ("I checked the kiln before the firing.", None),
         ("I think it cracked after the firing.", None),

@@ -456,6 +456,25 @@ def test_what_was_done_unasked_keeps_the_promise_that_it_is_most_like(
     assert {one for one in ("e0", "e1") if fulfilled[one]} == kept
 
 
+def test_what_was_said_of_an_act_tells_which_promise_it_keeps() -> None:
+    promised = [
+        {"text": "i will brighten the hall", "embedding": unit(3), "user_id": "ann"},
+        {"text": "i will call a welder", "embedding": unit(5), "user_id": "ann"},
+    ]
+    act: dict[str, Any] = {"tool_name": "ticket_file", "embedding": unit(7)}
+    later = [
+        {"kind": "call", **act},
+        {"kind": "result", "status": "completed", **act},
+        {"text": "the welder was here", "agent_id": "bot", "embedding": unit(5)},
+    ]
+    events = [{"session_id": "t", "user_id": "ann", **one} for one in later]
+    stories = told(
+        made(*promised, *events), "ann", hits=["e0", "e1"], marks=[stem("will")], by_promise=True
+    )
+    assert by_id(stories, "fulfilled")["e1"]
+    assert not by_id(stories, "fulfilled")["e0"]
+
+
 def unit(place: int) -> list[float]:
     """A vector of unit length."""
     return [float(other == place) for other in range(384)]
