@@ -1,12 +1,15 @@
 """`make train-ranker`: trains the ranker and the judge, and tells how they do where they were not.
 
-    make train-ranker                                 # the table, and figures by cross-validation
+    make train-ranker                                 # the table, and figures of what it never saw
     make train-ranker BENCH_ARGS="--check"            # the figures alone
+    make train-ranker BENCH_ARGS="--judge"            # the judge alone, for the ranker as it stands
 
-The set is made anew by the generator of the developers' data (`shared/bench/agents`), so the same
-code, models and generator give the same table. A domain is judged by a table that was trained on
-the others: its words, tools and phrasings count for nothing in its own figures. The shipped
-incident, longer stories of another kind, is never trained on.
+The sets are made anew by the generator of the developers' data (`shared/bench/agents`), so the same
+code, models and generator give the same table: the ranker learns from that data's own domains, the
+judge from small memories of those of `tests/bench/domains` besides. Each of the set's own is judged
+by a table that was trained without it, so its words, tools and phrasings count for nothing in its
+own figures; the domains that are kept apart, and the shipped incident, longer stories of another
+kind, are never trained on.
 """
 
 from __future__ import annotations
@@ -14,7 +17,8 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -24,8 +28,20 @@ import orjson
 
 import api.retrieval
 from api.retrieval.story_ranker import TABLE, Model, confidence_of, read_model, story_scores
+from pipelines.models.loaded import Models
+from tests.bench.domains.__main__ import KEPT_APART, LEARNED_FROM, make
 from tests.bench.ranker.training import trained
-from tests.bench.ranker.world import MISTAKEN, Asked, asked, incident, keeping, made, mistaken
+from tests.bench.ranker.world import (
+    MISTAKEN,
+    UNTIL,
+    Asked,
+    asked,
+    incident,
+    keeping,
+    lines,
+    made,
+    mistaken,
+)
 
 HEAD = f"{'':14}{'n':>5}{'first':>8}{'hit@5':>8}{'r@10':>8}"
 
@@ -73,6 +89,7 @@ def figures(rows: Sequence[Asked], model: Model) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.ranker", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write no table")
+    parser.add_argument("--judge", action="store_true", help="train no ranker")
     parser.add_argument("--keep", type=Path, help="a file that keeps what models said")
     parser.add_argument(
         "--tables", type=Path, help="a folder for the tables by which the domains are judged"
@@ -82,34 +99,52 @@ def main() -> None:
         models = keeping(options.keep or Path(folder) / "derivations.sqlite")
         events, questions = made(Path(folder))
         rows = list(asked(events, [*questions, *mistaken(questions)], models))
-        unlike = list(asked(*incident(), models))
-    table = check(rows, unlike, options.tables)
+        others = [row for name in LEARNED_FROM for row in _small(name, Path(folder), models)]
+        unseen = {name: list(_small(name, Path(folder), models)) for name in KEPT_APART}
+        unseen["the shipped incident"] = list(asked(*incident(), models))
+    path = Path(api.retrieval.__file__).parent / TABLE
+    ranker = orjson.loads(path.read_bytes()) if options.judge else None
+    table = check(rows, others, unseen, folder=options.tables, ranker=ranker)
     if not options.check:
-        path = Path(api.retrieval.__file__).parent / TABLE
         path.write_bytes(orjson.dumps(table, option=orjson.OPT_INDENT_2) + b"\n")
         tell(f"\nwritten: {TABLE}")
 
 
+def _small(name: str, folder: Path, models: Models) -> Iterator[Asked]:
+    """Questions about a small memory of a domain that stands in this repository."""
+    make(name, folder / name, sizes=("S",), asked_at=datetime.fromisoformat(UNTIL))
+    questions = lines(folder / name / "questions.jsonl")
+    events = lines(folder / name / "events.jsonl")
+    yield from asked(events, [*questions, *mistaken(questions)], models)
+
+
 def check(
-    rows: Sequence[Asked], unlike: Sequence[Asked], folder: Path | None = None
+    rows: Sequence[Asked],
+    others: Sequence[Asked],
+    unseen: Mapping[str, Sequence[Asked]],
+    *,
+    folder: Path | None = None,
+    ranker: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Tell how tables do, one of the other domains and that of all, which is returned.
+    """Tell how tables do, one without each of the set's own domains and that of all; return it.
 
     Args:
-        unlike: questions that no table is trained on.
+        rows: of the set's own domains.
+        others: that all judges are trained on besides.
+        unseen: questions that no table is trained on, by what they are about.
         folder: for the tables by which the domains are judged.
+        ranker: a table whose ranker is taken into that of all; None: it is trained.
     """
     domains = sorted({_domain(row) for row in rows})
     for domain in domains:
-        others = [row for row in rows if _domain(row) != domain]
         own = [row for row in rows if _domain(row) == domain]
-        tell(f"\n## {domain}, by a table of {', '.join(one for one in domains if one != domain)}")
-        table = trained(others)
+        tell(f"\n## {domain}, by a table without it")
+        table = trained([row for row in rows if _domain(row) != domain], others)
         tell("\n".join([HEAD, *figures(own, read_model(table))]))
         if folder is not None:
             (folder / f"{domain}.json").write_bytes(orjson.dumps(table))
-    table = trained(rows)
-    for name, asked_of in (("all", rows), ("the shipped incident", unlike)):
+    table = trained(rows, others, ranker=ranker)
+    for name, asked_of in {"all": [*rows, *others], **unseen}.items():
         tell(f"\n## {name}, by the table of all")
         tell("\n".join([HEAD, *figures(asked_of, read_model(table))]))
     return table

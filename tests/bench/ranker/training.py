@@ -97,11 +97,30 @@ NEVER_AGAINST = (
 """Features that speak for an event, however few examples there are."""
 
 
-def trained(rows: Sequence[Asked]) -> dict[str, Any]:
-    """The table."""
+def trained(
+    rows: Sequence[Asked],
+    judged: Sequence[Asked] = (),
+    *,
+    ranker: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The table.
+
+    Args:
+        rows: that both learn from.
+        judged: that the judge learns from besides. The ranker does not: of more domains by one
+            generator it learns how that tells its stories, and ranks others worse.
+        ranker: a table whose ranker is taken as it is; None: it is trained.
+    """
+    table = dict(ranker or _ranked(rows))
+    signs, judge = _judge([*rows, *judged], read_model(table))
+    return {**table, "signs": signs, "judge": _rounded(judge)}
+
+
+def _ranked(rows: Sequence[Asked]) -> dict[str, Any]:
+    """A table whose judge knows nothing."""
     named = next(row.features for row in rows if row.features is not None)
     shared, operators = _ranker(rows)
-    table: dict[str, Any] = {
+    return {
         "features": list(named.names),
         "shared": _rounded(shared),
         "operators": {
@@ -112,8 +131,6 @@ def trained(rows: Sequence[Asked]) -> dict[str, Any]:
         "signs": [],
         "judge": [0.0],
     }
-    signs, judge = _judge(rows, read_model(table))
-    return {**table, "signs": signs, "judge": _rounded(judge)}
 
 
 def _rounded(weights: Array) -> list[float]:

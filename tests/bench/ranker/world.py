@@ -73,21 +73,21 @@ def made(folder: Path) -> tuple[list[Row], list[Row]]:
     """Events and questions of the developers' set."""
     command = [sys.executable, str(DATA / "make.py"), "--out", str(folder), "--until", UNTIL]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    return _lines(folder / "events.jsonl"), _lines(folder / "questions.jsonl")
+    return lines(folder / "events.jsonl"), lines(folder / "questions.jsonl")
 
 
 def incident() -> tuple[list[Row], list[Row]]:
     """Events of the shipped scenario, and an operator's questions about it."""
-    events: list[Row] = [{**one, "tenant": "incident"} for one in _lines(scenario_path())]
+    events: list[Row] = [{**one, "tenant": "incident"} for one in lines(scenario_path())]
     same = {"tenant": "incident", "session_id": "ask", "user_id": None, "all_users": True}
     questions: list[Row] = [
         {**one, **same, "asked_at": INCIDENT_ASKED_AT, "abstain": not one["gold"]}
-        for one in _lines(INCIDENT)
+        for one in lines(INCIDENT)
     ]
     return events, questions
 
 
-def _lines(path: Path) -> list[Row]:
+def lines(path: Path) -> list[Row]:
     return [orjson.loads(line) for line in path.read_bytes().splitlines()]
 
 
