@@ -41,6 +41,8 @@ _MAY_BE_PLAIN: Final = frozenset(
     )
 )
 """Operators whose words plain questions of content have, too: "how many orders did we lose?"."""
+_SURELY_A_WISH: Final = 0.75
+"""How likely a wish is asked for, from which on it is not read as a plain question besides."""
 _NOT_PLAIN: Final = frozenset(Operator) - {Operator.SEARCH}
 
 
@@ -68,7 +70,10 @@ def told(
     plan = planned(reads, asking, vector)
     answer = _told(reads, PersonAsked(asking, plan, hits, vector), persons)
     may_be_plain = plan.guessed and plan.operator in _MAY_BE_PLAIN and asking.intent is None
-    if not may_be_plain or persons is None or answer.confidence >= persons.threshold:
+    if not may_be_plain or persons is None:
+        return answer
+    unsure = plan.operator is Operator.PREFERENCE and plan.confidence < _SURELY_A_WISH
+    if answer.confidence >= persons.threshold and not unsure:
         return answer
     if plan.operator is Operator.PROMISE and answer.confidence > 0:  # it says a word of the topic
         return answer

@@ -11,6 +11,8 @@ import re
 from typing import Final
 
 _PEOPLE = r"(?:users?|customers?|clients?|people|persons?|accounts?(?!\s+for\b)|members?|patients?|guests?|students?|developers?|employees?|subscribers?|tenants?|buyers?|sellers?)"
+_COUNT = r"(?:(?:the\s+)?(?:total\s+)?(?:tally|count|frequency|no\.?\s+of\s+(?:times|cases)))"
+_HAPPENED = r"(?:\w+ed|was|were|did|got|had|went|came|ran|fell|broke|threw|froze|hung|shut|gave|took|lost|stopped|quit|blew|said|sent|left)"
 _ALL_PEOPLE = r"(?:users|customers|clients|people|accounts(?!\s+for\b)|members|patients|guests|students|developers|employees|subscribers|buyers|sellers)"
 _SAID = r"(?:sa(?:y|id)|wr(?:ite|ote|itten)|t(?:ell|old)|ask(?:ed)?|mention(?:ed)?|messag(?:e|ed)|repl(?:y|ied)|report(?:ed)?|post(?:ed)?)"
 _WORDS = r"(?:message|msg|dm|words?|thing|e-?mail|note|reply|answer|request|question|comment|remark|line|turn|post|statement)s?"
@@ -80,6 +82,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
             r"(?:find|show|list|give)(?:\s+me)?\s+(?:all\s+|any\s+)?(?:\w+\s+){0,2}(?:similar\s+to|resembling|comparable\s+to)",
             r"(?:what|which|anything|something)\s+(?:\w+\s+){0,2}(?:is|are|was|were|looks?|looked)?\s*(?:similar\s+to|resembles|comparable\s+to)",
             r"similar\s+(?:cases?|incidents?|errors?|failures?|problems?|issues?)(?:\s+to)?",
+            r"(?:^|(?<=[.,:;!\u2013\u2014-]))\W*(?:any\s+)?(?:prior|previous|earlier|past)\s+(?:occurrences?|incidents?|instances?|sightings?|precedents?)\W*$",
         ),
     ),
     (
@@ -94,6 +97,9 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
             r"^\W*(?:[^?:]{1,40}:\s*)?(?:(?:total|number|count|tally)\s+of\s+)?(?:the\s+|all\s+)?(?:times|occasions|occurrences|instances)(?:\s+(?:on\s+(?:file|record)|so\s+far))?\s+(?:(?:in|on|at)\s+which|when|where|that)",
             r"count\s+(?:how\s+(?:often|many(?:\s+times)?)|the\s+(?:times|number|occurrences|cases)|all|every|up)?(?:\s+(?:that|of))?",
             r"how\s+many(?=\s+\w+(?:\s+(?:have|has|had))?\s+(?:failed|went\s+wrong|did\s+not\s+work)\b)",
+            rf"^\W*{_COUNT}(?:,?\s+(?:please|pls|plz))?\s*[,:](?=(?:\s+\S+){{4}})",
+            rf"^(\S+(?:\s+\S+){{3,}}?)\s*[,:;.\u2013\u2014-]+\s+{_COUNT}(?:,?\s+(?:please|pls|plz))?\W*$",
+            rf"^(.+?\b{_HAPPENED}\b.+?)\s*[,:;.\u2013\u2014-]+\s+qty\W*$",  # of what happened, not of what is ordered
             r"how\s+many\s+(?:failures|errors|attempts|failed\s+\w+|calls|incidents|cases|occurrences|outages|retries|crashes|time-?outs)",
             r"how\s+many\s+(?:(?:different\s+)?tools?(?:\s+calls)?|messages|questions|events|commands|decisions)(?:\s+(?:was|were|are|did|do|does|have|has|had)(?:\s+there)?)?(?:.*?\b(?:called|used|run|made|asked|sent|wrote|written))?",
         ),
@@ -381,7 +387,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
         (
             rf"(?:what|which\s+\w+)\s+(?:has\s+|had\s+)?(?:happened|came|was\s+done|were\s+done|did\s+(?:the\s+)?\w+(?:\s+\w+)?\s+do|took\s+place|occurred|went\s+on|went|stood)\s+(?:{_NEAR}\s+)?(?:before|prior\s+to|ahead\s+of|until)",
             r"(?:what|which\s+\w+)\s+(?:has\s+|had\s+)?(?:preceded|led\s+up\s+to|leads?\s+up\s+to|preced(?:es|ing)|came\s+first\s+before)",
-            r"(?:led|leads?|leading)\s+up\s+to|prior\s+to|precede[ds]?|preceding",
+            r"(?:led|leads?|leading)\s+up\s+to|prior\s+to|(?:precede|antedate)[ds]?|(?:preced|antedat)ing|antecedent",
             r"^\W*(?:right\s+|just\s+|immediately\s+|directly\s+|shortly\s+)?before(?=\s+(?!(?:the\s+)?(?:last|latest)\s+(?:change|update)))",
             r"^\W*t\s?[-\u2013\u2212]\s?1\s+(?:for|of|to|from)(?=\s)",
             r"(?:right|just|immediately|directly|shortly)\s+before(?:hand)?",
@@ -473,6 +479,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
             r"(?:what\s+did\s+(?:somebody|someone|anyone|we|they)\s+do\s+)?that\s+(?:resulted|led|ended)\s+(?:in|to|up)",
             r"due\s+to\s+what|because\s+of\s+what|what\s+.*\bdue\s+to",
             r":\s*what\s+was\s+(?:the\s+)?(?:problem|matter|reason|cause|issue|trouble)",
+            r"(?<=[.,:;])\s*(?:the\s+)?(?:(?:root|upstream|underlying|ultimate)\s+)?(?:cause|trigger|reason|culprit)\W*$",
             r"(?:first\s+)?agents?\s+(?:from|not\s+(?:finish|close|complete|go\s+on))",
             r"(?:hand(?:ed)?\s+over|pass(?:ed)?\s+on|change[d]?\s+hands|go\s+to\s+another\s+agent)",
         ),

@@ -56,7 +56,11 @@ _TABLE: Final = tuple(
 WHAT_HAPPENED: Final = "what happened"
 """What a question asks for beyond the time that it names."""
 _QUOTED: Final = re.compile(r"[\"\u201c\u201e](?P<text>[^\"\u201c\u201d]{8,})[\"\u201d\u201c]")
-_AFTER_COLON: Final = re.compile(r"^[^:?]{3,60}[:?]\s+(?P<text>(?=\S*[A-Z_]).{8,})$", re.DOTALL)
+_AFTER_COLON: Final = re.compile(
+    r"^[^:?]{3,60}(?::\s+(?P<text>(?=\S*[A-Z_]).{8,})|\?\s+(?P<code>(?=.*(?:\d|[_:]|[A-Z]{2})).{8,}))$",
+    re.DOTALL,
+)
+"""What stands behind a colon, or behind a question if it looks like an error."""
 _ERROR: Final = re.compile(
     r"^\W*(?:[A-Z][A-Za-z]*(?:Error|Exception|Timeout|Failure|Warning)|[A-Z]{2,}(?:_[A-Z0-9]+)+|"
     r"Traceback|Killed|panic|fatal|error|Segmentation)\b"
@@ -377,11 +381,12 @@ def rows_matching(text: str, *, of: Collection[Operator] = _ALL) -> dict[Operato
 
 
 def _timeless(text: str, spans: tuple[Window, ...]) -> str:
-    """The text without what says when."""
+    """The text without what says when: of "the notes of 3 May. Why?" it is "the notes . Why?"."""
     left = text
     for span in spans:
         for named in filter(None, (span.text, span.beside)):
-            left = left.replace(named, " ")
+            end = named[-1] if named.endswith((".", "?", "!")) else ""
+            left = re.sub(rf"(?:(?<!\w)of\s+)?{re.escape(named)}", f" {end} ", left)
     return left
 
 
@@ -432,8 +437,8 @@ def _quoted(text: str) -> str:
     if (match := _QUOTED.search(text)) is not None:
         return match["text"].strip()
     match = _AFTER_COLON.match(text.strip())
-    if match is not None and not _ASKS.match(match["text"]):
-        return match["text"].strip(" ?")
+    if match is not None and not _ASKS.match(behind := match["text"] or match["code"]):
+        return behind.strip(" ?")
     if _ERROR.match(text) and not _ASKS.match(text):
         return text.strip(" ?")
     return ""

@@ -164,6 +164,7 @@ PHRASINGS: dict[Operator, tuple[str, ...]] = {
         "Before the crash, what took place?",
         "What was done right before the deploy?",
         "just b4 the crash, what did we do",
+        "Describe the step that antedates the refused export.",
     ),
     Operator.COUNT: (
         "How often did the login fail?",
@@ -176,6 +177,8 @@ PHRASINGS: dict[Operator, tuple[str, ...]] = {
         "Number of occasions when the kiln was refused?",
         "For the board: instances on record in which the lift stuck?",
         "Give me a tally of the times the scanner rejected a badge.",
+        "The lift got stuck between two floors - qty?",
+        "tally pls, the lift stuck between two floors",
     ),
     Operator.USERS: (
         "Which of our users had a late parcel?",
@@ -422,6 +425,20 @@ def test_a_time_of_day_that_a_record_says_is_no_time_at_which_it_was_entered() -
     assert not plan.spans
     assert "16:05 to 17:35" in plan.timeless
     assert plan_of("When between 9:00 and 10:00 did the van leave?", NOW_MS).needs_day
+
+
+def test_a_day_that_something_is_of_leaves_no_name_behind() -> None:
+    query = "I correct the minutes of 3 March. As the desk of Ana Sato, what should they say?"
+    assert plan_of(query, NOW_MS).topic == "the desk of Ana Sato"
+
+
+def test_what_stands_behind_a_question_is_quoted_if_it_looks_like_an_error() -> None:
+    assert plan_of("Who set the blue label? Login suffices.", NOW_MS).quoted == ""
+    assert plan_of("Seen this? E_FULL, queue 7", NOW_MS).quoted == "E_FULL, queue 7"
+
+
+def test_how_much_of_something_is_no_count() -> None:
+    assert plan_of("the flour of the bakery on Elm - qty?", NOW_MS).operator is not Operator.COUNT
 
 
 def test_a_time_limits_what_is_asked_for() -> None:
