@@ -142,6 +142,7 @@ def test_what_is_put_right_is_the_value(edition: Edition) -> None:
         "Any musical hobby of Ines Moreau?",
         "How musical is the evening of Ines Moreau?",
         "Who conducts the music of Ines Moreau?",
+        "Might Ines Moreau be about to perform?",  # no wish, though it is read as one
     ],
 )
 def test_what_was_told_by_the_way_answers_what_no_word_says(
