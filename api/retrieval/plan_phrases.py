@@ -11,8 +11,6 @@ import re
 from typing import Final
 
 _PEOPLE = r"(?:users?|customers?|clients?|people|persons?|accounts?(?!\s+for\b)|members?|patients?|guests?|students?|developers?|employees?|subscribers?|tenants?|buyers?|sellers?)"
-_COUNT = r"(?:(?:the\s+)?(?:total\s+)?(?:tally|count|frequency|no\.?\s+of\s+(?:times|cases)))"
-_HAPPENED = r"(?:\w+ed|was|were|did|got|had|went|came|ran|fell|broke|threw|froze|hung|shut|gave|took|lost|stopped|quit|blew|said|sent|left)"
 _ALL_PEOPLE = r"(?:users|customers|clients|people|accounts(?!\s+for\b)|members|patients|guests|students|developers|employees|subscribers|buyers|sellers)"
 _SAID = r"(?:sa(?:y|id)|wr(?:ite|ote|itten)|t(?:ell|old)|ask(?:ed)?|mention(?:ed)?|messag(?:e|ed)|repl(?:y|ied)|report(?:ed)?|post(?:ed)?)"
 _WORDS = r"(?:message|msg|dm|words?|thing|e-?mail|note|reply|answer|request|question|comment|remark|line|turn|post|statement)s?"
@@ -23,6 +21,8 @@ _WORK = r"(?:work(?:ed|s|ing)?|go(?:ne|es)?\s+through|went\s+through|succeed(?:e
 _DOES = r"(?:is|are|was|were|do|does|did|has|have|had|made|makes|caused|causes|kept|let)"
 _FAILED_SO = r"(?:failed|broke|crashed|timed\s+out|went\s+wrong|gone\s+wrong|did\s+not\s+(?:work|succeed|go\s+through)|didn't\s+(?:work|succeed|go\s+through))"
 _GO = r"(?:happen(?:ed|s|ing)?|went\s+on|going\s+on|goes\s+on|gone\s+on|t(?:ook|ake|aken)\s+place|occur(?:red|s)?|was\s+up|did\s+we\s+do|did\s+\w+(?:\s+\w+)?\s+do|was\s+done|got\s+done|was\s+worked\s+on)"
+_COUNT = r"(?:(?:the\s+)?(?:total\s+)?(?:tally|count|frequency|no\.?\s+of\s+(?:times|cases)))"
+_HAPPENED = r"(?:\w+ed|was|were|did|got|had|went|came|ran|fell|broke|threw|froze|hung|shut|gave|took|lost|stopped|quit|blew|said|sent|left)"
 
 _UNFINISHED = r"(?:open|outstanding|pending|unresolved|unfinished|unanswered|incomplete|undone|left\s+(?:open|undone)|in\s+progress|not\s+(?:yet\s+)?(?:done|closed|resolved|finished|completed|settled|answered))"
 _ABOUT = r"(?:for|with|of|on|about|from|by)"
