@@ -107,7 +107,7 @@ bench-columns: setup ## what a question costs in the columns (an index in memory
 bench-peers: setup $(PEERS)/.installed ## a question beside LanceDB, Chroma and mem0, in an environment of their own (840 MB)
 	$(BIN)/python -m tests.bench.peers $(BENCH_ARGS)
 
-train-ranker: setup ## train what ranks and judges answers, on developers' sets; BENCH_ARGS=--check writes nothing
+train-ranker: setup ## train what ranks and judges answers; BENCH_ARGS=--judge trains the judge alone, --check writes nothing
 	$(BIN)/python -m tests.bench.ranker $(BENCH_ARGS)
 
 train-phrasings: setup ## learn how questions are put, from ways to ask; BENCH_ARGS="--check -v" writes nothing

@@ -24,7 +24,7 @@ from typing import Any, Final
 import orjson
 
 from pipelines.local.data_folder import read_holder
-from tests.bench.ranker.world import DATA
+from tests.bench.ranker.world import DATA, lines
 from tests.bench.small import own_edition
 
 OWN: Final = (
@@ -80,9 +80,9 @@ def judge(name: str, folder: Path) -> None:
     folder.mkdir(parents=True)
     make(name, folder / "set")
     questions, results = folder / "set/questions.jsonl", folder / "results.jsonl"
-    tenants = sorted({orjson.loads(line)["tenant"] for line in questions.read_bytes().splitlines()})
+    tenants = sorted({row["tenant"] for row in lines(questions)})
     with own_edition(name) as edition:
-        edition.fill(map(orjson.loads, (folder / "set/events.jsonl").read_bytes().splitlines()))
+        edition.fill(lines(folder / "set/events.jsonl"))
         edition.run("consolidate")
         where = read_holder(edition.folder / "data")
         assert where is not None

@@ -29,6 +29,7 @@ import orjson
 import api.retrieval
 from api.retrieval.story_ranker import TABLE, Model, confidence_of, read_model, story_scores
 from pipelines.models.loaded import Models
+from pipelines.work.settings import Settings
 from tests.bench.domains.__main__ import KEPT_APART, LEARNED_FROM, make
 from tests.bench.ranker.training import trained
 from tests.bench.ranker.world import (
@@ -38,16 +39,18 @@ from tests.bench.ranker.world import (
     asked,
     incident,
     keeping,
-    lines,
     made,
-    mistaken,
+    trained_on,
+    written,
 )
 
+THRESHOLD = float(Settings.model_fields["answer_threshold"].default)
+"""Of confidence, from which on a question counts as answered."""
 HEAD = f"{'':14}{'n':>5}{'first':>8}{'hit@5':>8}{'r@10':>8}"
 
 
 def figures(rows: Sequence[Asked], model: Model) -> list[str]:
-    """A line for all questions and for each kind; a line about abstaining."""
+    """A line for all questions and for each kind; lines about abstaining."""
     groups: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
     known: list[float] = []
     unknown: list[float] = []
@@ -83,6 +86,12 @@ def figures(rows: Sequence[Asked], model: Model) -> list[str]:
             above = numpy.subtract.outer(known, others)
             area = float((above > 0).mean() + 0.5 * (above == 0).mean())
             lines.append(f"confidence: AUROC {area:.3f} over {len(others)} {name}")
+    told = sum(one >= THRESHOLD for one in unknown)
+    withheld = sum(one < THRESHOLD for one in known)
+    lines.append(
+        f"at {THRESHOLD}: {withheld} of {len(known)} that are known are withheld, "
+        f"{told} of {len(unknown)} that nobody can answer are answered"
+    )
     return lines
 
 
@@ -97,8 +106,7 @@ def main() -> None:
     options = parser.parse_args()
     with TemporaryDirectory() as folder:
         models = keeping(options.keep or Path(folder) / "derivations.sqlite")
-        events, questions = made(Path(folder))
-        rows = list(asked(events, [*questions, *mistaken(questions)], models))
+        rows = list(trained_on(*made(Path(folder)), models))
         others = [row for name in LEARNED_FROM for row in _small(name, Path(folder), models)]
         unseen = {name: list(_small(name, Path(folder), models)) for name in KEPT_APART}
         unseen["the shipped incident"] = list(asked(*incident(), models))
@@ -113,9 +121,7 @@ def main() -> None:
 def _small(name: str, folder: Path, models: Models) -> Iterator[Asked]:
     """Questions about a small memory of a domain that stands in this repository."""
     make(name, folder / name, sizes=("S",), asked_at=datetime.fromisoformat(UNTIL))
-    questions = lines(folder / name / "questions.jsonl")
-    events = lines(folder / name / "events.jsonl")
-    yield from asked(events, [*questions, *mistaken(questions)], models)
+    return trained_on(*written(folder / name), models)
 
 
 def check(

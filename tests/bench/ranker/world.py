@@ -73,6 +73,11 @@ def made(folder: Path) -> tuple[list[Row], list[Row]]:
     """Events and questions of the developers' set."""
     command = [sys.executable, str(DATA / "make.py"), "--out", str(folder), "--until", UNTIL]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return written(folder)
+
+
+def written(folder: Path) -> tuple[list[Row], list[Row]]:
+    """Events and questions of a set that the generator has written into a folder."""
     return lines(folder / "events.jsonl"), lines(folder / "questions.jsonl")
 
 
@@ -88,6 +93,7 @@ def incident() -> tuple[list[Row], list[Row]]:
 
 
 def lines(path: Path) -> list[Row]:
+    """The rows of a file of JSON, a line each."""
     return [orjson.loads(line) for line in path.read_bytes().splitlines()]
 
 
@@ -161,6 +167,11 @@ def folded(events: Sequence[Event], models: Models) -> dict[str, Tenant]:
 def keeping(cache: Path) -> Models:
     """The models that are installed; the file keeps what they said, for a second run."""
     return Models(Settings(derivations_url=f"sqlite:///{cache}"))
+
+
+def trained_on(events: Sequence[Row], questions: Sequence[Row], models: Models) -> Iterator[Asked]:
+    """All that a table learns from of a set: its questions, and those that name another matter."""
+    return asked(events, [*questions, *mistaken(questions)], models)
 
 
 def asked(
