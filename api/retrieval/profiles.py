@@ -9,7 +9,7 @@ thanks.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from typing import Final, NamedTuple
 
 import numpy
@@ -58,19 +58,22 @@ def profile_order(
         importances: of messages, by id.
     """
     places = {own_id: place for place, own_id in enumerate(stories.ids)}
-    done = {own_id for own_id, place in places.items() if stories.kind[place] in (CALL, MESSAGE)}
-    facts = [_with_request(stories, places, fact) for fact in proofs.facts]
-    facts.sort(key=lambda pair: done.isdisjoint(pair))  # what was only looked up tells least
-    proving = {*proofs.wishes, *proofs.former, *(one for pair in facts for one in pair)}
-    looked_up = {one for pair in facts if done.isdisjoint(pair) for one in pair}
+    done: list[list[str]] = []
+    looked_up: list[list[str]] = []  # tells least
+    for fact in proofs.facts:
+        place = places.get(fact)
+        is_done = place is not None and stories.kind[place] in (CALL, MESSAGE)
+        (done if is_done else looked_up).append(_with_request(stories, places, fact))
+    facts = [*done, *looked_up]
+    telling = {*proofs.wishes, *proofs.former, *chain.from_iterable(done)}
+    proving = telling.union(*looked_up)
     remarks = remarks_in(stories, order, importances, besides=proving)
     sorts: tuple[list[list[str]], ...] = (
         facts,
         [[wish] for wish in proofs.wishes],
         [[remark] for remark in remarks],
     )
-    telling = (proving - looked_up).union([] if facts else remarks)
-    first = order[:1] if telling.intersection(order[:1]) else []
+    first = order[:1] if telling.union([] if facts else remarks).intersection(order[:1]) else []
     in_turn = (
         one
         for turn in zip_longest(*(sort[:MAX_TURNS] for sort in sorts), fillvalue=[])

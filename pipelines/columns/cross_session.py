@@ -86,10 +86,11 @@ def changes_before(view: View, failed: Iterable[int]) -> dict[int, int]:
     changes = changes[numpy.argsort(table["occurred_ms"][changes], kind="stable")]
     changes = changes[-MAX_CHANGES:]
     failing = numpy.array([*islice(failed, MAX_GUESSED)], dtype=numpy.int32)
-    near = events.vectors.unit(failing) @ events.vectors.unit(changes).T
+    directions = events.vectors.unit(changes)
+    near = events.vectors.unit(failing) @ directions.T
     others = numpy.flatnonzero(failed_rows & view.seen).astype(numpy.int32)[-MAX_OTHERS:]
     usual = events.vectors.unit(others).sum(axis=0) / (len(others) + FEW_OTHERS)
-    likeness = near - events.vectors.unit(changes) @ usual
+    likeness = near - directions @ usual
     may_be = near >= LIKE
     may_be &= table["occurred_ms"][changes] < table["occurred_ms"][failing][:, None]
     may_be &= table["session"][changes] != table["session"][failing][:, None]
