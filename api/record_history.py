@@ -204,11 +204,20 @@ def history(first: Field, plan: Plan, shown: Shown) -> Sequence[Stated]:
     return sorted(stated.values(), key=attrgetter("at"))
 
 
-def put_right(record: Node, shown: Shown) -> str | None:
-    """Id of the call that went through with another value than a record says, which had failed."""
+def put_right(record: Node, shown: Shown) -> Stated | None:
+    """The value with which a call went through that had failed with the one that an event says.
+
+    None: nothing was put right, or several values were, of which nobody knows which is meant.
+    """
     instead = _went_through_instead(record, shown)
-    fields = fields_of(record, shown) if instead else ()
-    return next((instead[one.value].node_id for one in fields if one.value in instead), None)
+    if not instead:
+        return None
+    given = {one.value for one in fields_of(record, shown)}
+    if record.attributes.get("kind") == EventKind.MESSAGE:
+        text = said_by(record, shown).lower()
+        given = {value for value in instead if has_identifier(value.lower(), text)}
+    righted = [stated for value, stated in instead.items() if value in given]
+    return righted[0] if len(righted) == 1 else None
 
 
 def _with_put_right(told: Sequence[Stated], shown: Shown) -> Sequence[Stated]:
@@ -223,14 +232,14 @@ def _with_put_right(told: Sequence[Stated], shown: Shown) -> Sequence[Stated]:
 
 
 def _went_through_instead(record: Node, shown: Shown) -> dict[str, Stated]:
-    """By values that calls of a record's session failed with behind it, what then worked."""
+    """By values that calls of an event's session failed with from it on, what then worked."""
     outcomes = outcomes_of(shown.events)
     later = [
         node
         for node in shown.events.values()
         if node.attributes.get("kind") == EventKind.CALL
         and node.provenance.session_id == record.provenance.session_id
-        and _at(node) > _at(record)
+        and _at(node) >= _at(record)
         and node.node_id in outcomes
     ]
     refused: dict[_Argument, list[str]] = {}

@@ -164,25 +164,28 @@ def _told(
         listed = filter(None, (events.get(one) for one in evidence))
         value = each_of(story.plan, evidence, shown) or list(filter(None, map(summary_of, listed)))
     if value is None and evidence and evidence[0] in events:
-        evidence = _as_it_went_through(story.plan, evidence, shown)
-        told = _with_causes(story, events[evidence[0]], shown, response.edges)
-        evidence = list(dict.fromkeys([*(node.node_id for node in told), *evidence[1:]]))
-        value = _summarised(story, told, shown)
+        value, evidence = _as_events_say(story, evidence, shown, response.edges)
     return Answer(type=story.type, value=value, evidence=evidence[:MAX_EVIDENCE])
 
 
-def _as_it_went_through(plan: Plan, evidence: list[str], shown: Shown) -> list[str]:
-    """What proves a value; the call that did it otherwise than a record says, in front of that.
-
-    What was looked up is told by what was returned, not by what it was asked by.
-    """
+def _as_events_say(
+    story: StoryAnswer, evidence: list[str], shown: Shown, edges: Sequence[Edge]
+) -> tuple[str | None, list[str]]:
+    """What the events that prove an answer say, or the value that it was put right by."""
     head = shown.events[evidence[0]]
-    if plan.operator not in (*VALUES, Operator.SEARCH) or is_said(head):
-        return evidence
-    if (both := look_up(plan, evidence, shown)) is not None:
-        return list(dict.fromkeys((both[1].node_id, *evidence)))
-    instead = put_right(head, shown) if plan.operator is Operator.VALUE else None
-    return evidence if instead is None else list(dict.fromkeys((instead, *evidence)))
+    if story.plan.operator is Operator.VALUE and (righted := put_right(head, shown)) is not None:
+        return righted.value, list(dict.fromkeys((righted.node_id, *evidence)))
+    evidence = _as_returned(story.plan, evidence, shown)
+    told = _with_causes(story, shown.events[evidence[0]], shown, edges)
+    proofs = list(dict.fromkeys([*(node.node_id for node in told), *evidence[1:]]))
+    return _summarised(story, told, shown), proofs
+
+
+def _as_returned(plan: Plan, evidence: list[str], shown: Shown) -> list[str]:
+    """What proves a value: what a look-up returned, before what it was asked by."""
+    asks = plan.operator in (*VALUES, Operator.SEARCH) and not is_said(shown.events[evidence[0]])
+    both = look_up(plan, evidence, shown) if asks else None
+    return evidence if both is None else list(dict.fromkeys((both[1].node_id, *evidence)))
 
 
 def _summarised(story: StoryAnswer, told: Sequence[Node], shown: Shown) -> str | None:

@@ -100,23 +100,26 @@ _WILL: Final = re.compile(
 _AHEAD: Final = (
     r"(?=[^.!?]{0,120}\b(?:after|before|by|until|till|tomorrow|tonight|within|once|at\s+once|"
     r"as\s+(?:soon|early)\s+as|[a-z]+day\s+(?:at\s+the\s+)?latest|this\s+(?:week|month)|"
-    r"next\s+(?:week|month|time)|on\s+[a-z]+day|the\s+(?:day|hour|minute|moment))\b)"
+    r"next\s+(?:week|month|time)|(?:on|for)\s+[a-z]+day|the\s+(?:day|hour|minute|moment))\b)"
 )
 """A time ahead, or a condition, is named behind it."""
 _SOON: Final = re.compile(
     r"(?<!\w)(?:(?:i|we)\s+(?:take\s+care\s+of|see\s+to)(?!\w)|"
+    r"(?:i|we)\s+(?!\w+ed\b)[a-z]+\b[^.!?]{3,80}\band\s+(?:let\s+you\s+know|"
+    r"keep\s+you\s+posted|(?:come|get)\s+back\s+to\s+you)(?!\w)|"
+    rf"let\s+me\s+(?!know\b)[a-z]+\b{_AHEAD}|"
     rf"(?:i['\u2019]m|i\s+am|we['\u2019]re|we\s+are)\s+(?!being\b)[a-z]+ing\b{_AHEAD}|(?:i|we)\s+"
     r"(?!(?:had|have|was|were|am|are|did|do|need|can|cannot|could|know|think|see|saw|got|\w+ed)\b)"
     rf"[a-z]+\b{_AHEAD})",
     re.IGNORECASE,
 )
 """Somebody says in the present what they themselves do next: "I add those tests after lunch",
-"I'm sending it the day it comes in"."""
+"I'm sending it the day it comes in", "let me split it, you have it before Monday"."""
 _TO_COME: Final = re.compile(
     r"(?<!\w)(?:(?:you|it|this|that|they|\w+)\s*(?:['\u2019]ll|\s(?:will|shall))\s+"
     r"(?:be|get|receive|have|hear|come|arrive|follow)|"
-    rf"you\s+(?:get|receive|hear)|(?:\w+s\s+(?:\w+\s+)?you|(?:comes|arrives|follows)(?!,))\b{_AHEAD})"
-    r"(?!\w)",
+    r"you\s+(?:get|receive|hear)|(?:you\s+have\s+(?:it|them|this|that)|\w+s\s+(?:\w+\s+)?you|"
+    rf"(?:comes|arrives|follows)(?!,))\b{_AHEAD})(?!\w)",
     re.IGNORECASE,
 )
 """Somebody says what will be done."""

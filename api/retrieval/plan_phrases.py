@@ -72,7 +72,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
         1.4,
         (
             r"(?:have|did|has|had)\s+(?:we|you|i|anyone|anybody|someone|somebody)\s+(?:ever\s+)?(?:seen?|had?|met|run\s+into|come\s+across|encounter(?:ed)?|face[d]?)\s+(?:this|that|it|something|anything|such)(?:\s+like\s+(?:this|that|it))?(?:\s+(?:before|already|earlier|previously))?",
-            r"(?:has|have|did|was)\s+(?:this|that|it|something\s+(?:like|similar)\s*(?:to\s+)?(?:this|that|it)?|anything\s+like\s+(?:this|that|it))\s+(?:ever\s+)?(?:happen(?:ed)?|occur(?:red)?|come\s+up|been\s+seen|seen)(?:\s+(?:before|already|earlier|previously))?",
+            r"(?<!when\s)(?<!where\s)(?:has|have|did|was)\s+(?:this|that|it|something\s+(?:like|similar)\s*(?:to\s+)?(?:this|that|it)?|anything\s+like\s+(?:this|that|it))\s+(?:ever\s+)?(?:happen(?:ed)?|occur(?:red)?|come\s+up|been\s+seen|seen)(?:\s+(?:before|already|earlier|previously))?",
             r"(?:find|show|list|search(?:\s+for)?|look\s+(?:up|for))(?:\s+me)?\s+(?:the\s+|all\s+|any\s+)?(?:earlier|similar|previous|past|other|older|like|comparable|prior)\s+(?:cases?|incidents?|errors?|occurrences?|problems?|failures?|issues?|events?)(?:\s+(?:of|to|like|as))?",
             r"(?:any|is\s+there\s+any|was\s+there\s+any|were\s+there)\s+(?:past|earlier|similar|previous|other|known|prior)?\s*(?:trouble|cases?|incidents?|problems?|issues?|errors?|occurrences?|precedents?)\s+(?:similar\s+to|like|such\s+as|resembling|comparable\s+to)",
             r"(?:is|was)\s+(?:this|that|it)\s+(?:new|known|familiar|a\s+known\s+(?:issue|problem|error)|the\s+first\s+time)",
@@ -124,6 +124,8 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
         (
             r"(?:please\s+)?(?:can\s+you\s+)?summari[sz]e(?:\s+(?:for\s+me|the|this|our))?(?:\s+(?:session|conversation|chat|thread|run|case|ticket))?",
             r"(?:give\s+me\s+|i\s+need\s+|write\s+)?(?:a|the)\s+(?:short\s+|brief\s+|quick\s+)?(?:summary|recap|gist|digest|overview|outline|rundown|synopsis)(?:\s+of)?(?:\s+(?:the|this|our))?(?:\s+(?:session|conversation|chat|thread|run))?",
+            r"(?:please\s+)?(?:would\s+you\s+)?(?:condense|boil\s+down|resume\s+(?:me|us))(?:\s+(?:the|this|our))?(?:\s+(?:session|conversation|chat|thread|run))?",
+            r"(?<=[:;,\u2013\u2014-])\s*(?:synopsis|summary|recap|gist|digest|abstract)\W*$",
             r"sum(?:ming)?\s+up(?:\s+(?:the|this|our))?(?:\s+(?:session|conversation|chat|thread|run))?",
             r"recap(?:itulate)?(?:\s+(?:the|this|our))?(?:\s+(?:session|conversation|chat|thread|run))?(?:\s+for\s+me)?",
             r"what\s+(?:was|is)\s+(?:the\s+|this\s+|our\s+)?(?:session|conversation|chat|thread|run)(?:\s+\S+)?\s+about",
@@ -191,7 +193,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
             r"(?:the\s+)?(?:former|previous|prior|old|earlier|original|past|preceding)(?:\s+(?:values?|setting|one|version)(?:\s+of)?|(?=\s+(?:state|address|plan|status|number|name|owner|amount|price|level|limit)\b))",
             r"(?:what|which)\s+(?:was|were)\b.*\b(?:previously|formerly|before\s+that)",
             r"(?:what|which)\s+(?:is|was|were)\s+(?:the|his|her|their|our|my|its|\S+'s)\s+(?:former|previous|prior|old|past)\b",
-            r"(?:previously|formerly)",
+            r"(?:previously|formerly|(?:one|a)\s+version\s+(?:ago|back|earlier)|(?:was|were|been|got)\s+superseded)",
         ),
     ),
     (
@@ -239,7 +241,8 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
             r"^\W*what\s+(?:must|should|shall|may|can)\s+(?:i|we|one|you|the\s+agent)\s+(?:not|never)(?=\s+\w)",
             r"(?:which|what)\s+(?:way|kind|sort|type|form|style|manner)\s+(?:of\s+)?.*\b(?:likes?|wants?|prefers?|wish(?:es)?)",
             r"what\s+applies(?:\s+(?:when|if|for|to))?",
-            r"(?:what|which|any|is\s+there\s+an?|are\s+there)\s+(?:special\s+|particular\s+)?(?:exceptions?|special\s+(?:wish(?:es)?|requests?|rules?|cases?))(?:\s+(?:did|does|do|has|have|made|make|of|for|from))*",
+            r"(?<=[:;,\u2013\u2014-])\s*prefs?\W*$",
+            r"(?:what|which|any|is\s+there\s+an?|are\s+there)\s+(?:special\s+|particular\s+)?(?:exceptions?(?!\s+(?:were|was|recorded|logged|thrown|raised|in\b))|special\s+(?:wish(?:es)?|requests?|rules?|cases?))(?:\s+(?:did|does|do|has|have|made|make|of|for|from))*",
             r"(?:make|made)\s+for\s+the\s+case\s+(?:that|of|when)",
             r"what\s+(?:has|have|had|does)\s+\S+(?:\s+\S+)?\s+(?:ask(?:ed)?\s+for|want(?:s|ed)?|request(?:ed)?|like[sd]?)(?:\s+(?:for|when|if|in\s+case))?",
             r":\s*what\s+(?:does|do|did|would)\s+\S+(?:\s+\S+)?\s+(?:want|like|prefer|wish)",
@@ -281,6 +284,8 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
             r"next\s+time(?:\s+(?:with|for|when|on))?",
             r"what\s+(?:should|shall|must|can|could|do|would)\s+(?:i|we|one|you|the\s+agent)\s+(?:do|try|use|change)\s+(?:when|if|once|in\s+case|against|about)(?=\s+\w)",
             r"how\s+(?:was|were|is|has|have|had)\s+.*\bmade\s+(?:to\s+)?(?:work|go\s+through|succeed|pass)",
+            r"what(?:\s+finally)?\s+(?:made|got|let)(?=\s.*\w\s+(?:work|go\s+through|succeed|pass)\W*$)",
+            r"how\s+(?:you|they|we)\s+(?:have\s+)?(?:fixed|solved|resolved|repaired|mended)",
             r"failed\s+(?:at\s+)?first[;,.:]?\s*(?:what|how)\s+(?:helped|fixed|solved|worked|made\s+it\s+work|did\s+we\s+do)",
             r"what\s+(?:is|was|are|were)\s+the\s+(?:fix|solution|remedy|workaround|work-around|cure|resolution|trick|lesson)(?:\s+(?:for|of|to|from))?",
             r"(?:lessons?|learn(?:ed|t)?)\s+(?:from|about)|(?:what|which)\s+lessons?",
@@ -293,7 +298,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
         (
             rf"(?:which|what|list|show(?:\s+me)?|give\s+me|name)\s+(?:all\s+)?(?:the\s+|of\s+the\s+)?(?:tool\s+)?{_CALL}\s+(?:that\s+)?(?:failed|fail|did\s+not\s+work|didn't\s+work|ended\s+in\s+(?:an\s+)?errors?|went\s+wrong|broke|crashed|timed\s+out|were\s+(?:refused|rejected|unsuccessful)|did\s+not\s+succeed|returned\s+(?:an\s+)?errors?)(?:\s+(?:when|during|in|for|at|while|with|on))?(?:\s+we\s+tried)?",
             rf"(?:which|what)\s+(?:tool\s+)?{_CALL}\s+(?:at|for|of|in|during|on|to)\b.*?\b(?:ended\s+in\s+(?:an\s+)?errors?|failed|did\s+not\s+work|went\s+wrong|were\s+unsuccessful|blew\s+up|bombed|broke|crashed|errored(?:\s+out)?|timed\s+out|choked|fell\s+over)",
-            rf"(?:list|show(?:\s+me)?|give\s+me|name|what\s+were|which\s+were|find)\s+(?:all\s+)?(?:the\s+)?(?:un-?successful|failed|failing|broken|erroneous|rejected|refused)\s+(?:tool\s+)?{_CALL}(?:\s+(?:at|of|for|in|during|to|with|on))?",
+            rf"(?:list|show(?:\s+me)?|give\s+me|name|produce|state|what\s+were|which\s+were|find)\s+(?:all\s+)?(?:the\s+)?(?:un-?successful|failed|failing|broken|erroneous|rejected|refused)\s+(?:tool\s+)?{_CALL}(?:\s+(?:at|of|for|in|during|to|with|on|pertaining\s+to))?",
             r"(?:what|which|list|show(?:\s+me)?|give\s+me|were\s+there(?:\s+any)?|any)\s+(?:all\s+)?(?:the\s+)?(?:failures?|errors|exceptions?|problems|mistakes|time-?outs|crashes)(?:\s+(?:were\s+there|did\s+we\s+(?:get|have|see)|we\s+(?:got|had|saw)|occurred|came\s+up|happened))?(?:\s+(?:in|with|during|at|for|of|on|when))?",
             rf"(?:tool\s+)?{_CALL}(?=\s+(?:(?:\S+\s+){{0,12}}?(?:that|which)\s+)?(?:went\s+wrong|were\s+(?:unsuccessful|refused|rejected|(?:answered|met)\s+(?:with|by)\s+(?:a\s+|an\s+)?(?:refusals?|errors?|rejections?))|failed|did\s+not\s+work)\b)",
             r"(?:un-?successful|failed)\s+(?:calls?|attempts?|tries|runs?)(?:\s+(?:at|of|for|in|during|to|with))?",
@@ -375,7 +380,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
             rf"what\s+(?:followed|came\s+(?:{_NEAR}\s+)?(?:after|next|afterwards|of\s+it)|happened\s+(?:{_NEAR}\s+)?(?:after|next|afterwards))",
             r"^\W*(?:and\s+then,?\s+)?(?:right\s+|just\s+|immediately\s+|directly\s+)?after(?=\s+(?!all\b))",
             r"^\W*t\s?\+\s?1\s+(?:for|of|to|from)(?=\s)",
-            r"(?:and\s+then|what\s+then|then\s+what)(?:,?\s+after)?",
+            r"(?:and\s+then(?=,?\s*(?:what\b|after\b|\W*$))|what\s+then|then\s+what)(?:,?\s+after)?",
             r",?\s*what\s+(?:was|did|were|happened|came|followed)\b.*\b(?:next|then|afterwards|done\s+next)",
             r"(?:do|did|done|happened)\s+(?:once|as\s+soon\s+as|after)(?:\s+(?:it|they|he|she|we)\s+(?:had|got|saw|received))?",
             r"(?:right|just|immediately|directly|shortly)\s+after(?:wards)?",
@@ -429,6 +434,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
             r"^\W*who\s+(?:is|are|was|were)(?=\s+(?-i:[A-Z])[^?]*what\s+should)",
             r"^\W*who\s+(?:is|was)(?=\s+(?:\w+\s+)?[a-z][\w.-]*[_\d@][\w.@-]*\W*$)",
             r"^\W*profile\s+(?:of|for)",
+            r"(?:be|get|am|feel)\s+(?:well\s+)?prepared\s+(?:when|before|if)\b",
             r",?\s*and\s+what\s+should\s+(?:i|we)\s+(?:keep\s+in\s+mind|know|remember|consider)(?:\s+(?:about|with)\s+(?:him|her|them))?",
         ),
     ),
@@ -535,7 +541,7 @@ MARKS: Final = {
     "promise": (
         "will i'll we'll you'll he'll she'll shall going promise promised soon tomorrow later "
         "shortly monday tuesday wednesday thursday friday saturday sunday next until within days "
-        "i'm we're tonight week gonna"
+        "i'm we're tonight week gonna let"
     ),
     "preference": (
         "prefer prefers please always never want like likes rather don't do not instead only no "

@@ -61,6 +61,13 @@ _AFTER_COLON: Final = re.compile(
     re.DOTALL,
 )
 """What stands behind a colon, or behind a question if it looks like an error."""
+_PASTED: Final = re.compile(
+    r"^(?P<before>(?:[^:?]|(?<=\d):(?=\d)){3,60}:\s|(?:[^\W\d_]+,?\s+){1,6}?(?=\S*(?:_|-\d|[A-Z]{2}))(?=[^?]*[=:(]))"
+    r"(?P<pasted>(?=.*(?:\d|[_=]|[A-Z]{2}))\S.{6,}?[\d)\]}>\"'](?:\s(?:[KMGT]i?B|[A-HJ-Z]))?)\s+"
+    r"(?P<behind>[A-Z][^\W\d_]*(?:['\u2019]\w+)?,?(?:\s+[^\s\d:=_]+){2,})$",
+    re.DOTALL,
+)
+"""An error that somebody pasted between two sentences, without a mark where it ends."""
 _ERROR: Final = re.compile(
     r"^\W*(?:[A-Z][A-Za-z]*(?:Error|Exception|Timeout|Failure|Warning)|[A-Z]{2,}(?:_[A-Z0-9]+)+|"
     r"Traceback|Killed|panic|fatal|error|Segmentation)\b"
@@ -190,7 +197,8 @@ def plan_of(
         besides: operators that are not meant.
         vector: of the question; None: its words must do.
     """
-    text = _NOT_MEANT.sub("", as_meant(query[:MAX_SEARCHED_CHARACTERS]))
+    given = _NOT_MEANT.sub("", as_meant(query[:MAX_SEARCHED_CHARACTERS]))
+    text = _with_quotes(given)
     spans = exact_windows(text, now_ms, zone, day_ms=day_ms)
     quoted = _quoted(text)
     timeless = _timeless(text, spans)
@@ -207,16 +215,18 @@ def plan_of(
     compares = _COMPARED.match(text) is not None
     if guessed and compares:  # of what there is of both, not of one value
         operator, confidence, guessed = Operator.SEARCH, 0.0, False
-    if confidence == 0 and quoted:
-        operator, confidence = Operator.SIMILAR, 0.8
+    if (confidence == 0 and quoted) or (text != given and operator in _ASKED_OF_PASTED):
+        operator, confidence, guessed = Operator.SIMILAR, max(confidence, 0.8), False
     elif of_name and not (besides or compares):
         operator, confidence, guessed = Operator.VALUE, _OF_A_NAME, True
     if operator is Operator.VALUE and _ABOUT.search(text):
         operator, confidence, guessed = Operator.SEARCH, 0.0, False  # all of it tells, no field
     if operator is Operator.VALUE and spans and all(span.span.end_ms <= now_ms for span in spans):
         operator = Operator.VALUE_AT
-    spans = _windows_meant(operator, spans)
-    timeless = timeless if spans else text
+    if operator is Operator.PROFILE and guessed and any(span.has_day for span in spans):
+        operator = Operator.WINDOW  # of one day: "Ana on Wednesday, fill me in"
+    spans = _windows_meant(operator, spans, text, now_ms)
+    timeless = timeless if spans or operator in _HOWEVER_LONG else text
     sums_up = operator is Operator.SUMMARY or (
         operator is Operator.WINDOW and Operator.SUMMARY in matching
     )
@@ -250,16 +260,29 @@ def plan_of(
     )
 
 
-def _windows_meant(operator: Operator, spans: tuple[Window, ...]) -> tuple[Window, ...]:
+def _windows_meant(
+    operator: Operator, spans: tuple[Window, ...], text: str, now_ms: int
+) -> tuple[Window, ...]:
     """The windows of a question, as what it asks for has them.
 
     Of when something was, a time of day that no "at" or "between" leads up to says nothing: a
-    record has it, "it reads 16:05 to 17:35".
+    record has it, "it reads 16:05 to 17:35". What is valid today may have been so for long, and
+    what is promised may be done tonight.
     """
+    is_now = any(span.span.first_ms <= now_ms < span.span.end_ms for span in spans)
+    if operator is Operator.VALUE and is_now and _OF_PAST.search(text) is None:
+        return ()
+    if operator is Operator.PROMISE and any(span.span.first_ms >= now_ms for span in spans):
+        return ()
     if operator is Operator.VALUE_AT:
         return tuple(map(at_its_beginning, spans))
     is_told = not any(span.has_day or span.text[:1].isalpha() for span in spans)
     return () if is_told and operator is Operator.TIME else spans
+
+
+_HOWEVER_LONG: Final = (Operator.VALUE, Operator.PROMISE)
+"""Operators of what is so now, whenever it was said."""
+_OF_PAST: Final = re.compile(r"(?<!\w)(?:was|were|did|had)(?!\w)", re.IGNORECASE)
 
 
 def _asks_if_so(text: str) -> bool:
@@ -310,7 +333,7 @@ _NEEDED: Final = {
         r"finish\w*|clos\w+|complet\w+|done|clear\w*|settle\w*|resolv\w+)(?!\w)"
     ),
     Operator.LAST: re.compile(
-        r"(?i)(?<!\w)(?:last|latest|newest|recent\w*|final|closing|parting|words?|messages?|said|says?|"
+        r"(?i)(?<!\w)(?:last|lately|latest|newest|recent\w*|final|closing|parting|words?|messages?|said|says?|"
         r"wr[io]te\w*|written|heard?|told|tell|sent|mail|texts?|quote|lines?|repl\w+|note)(?!\w)"
     ),
 }
@@ -325,6 +348,8 @@ _I_PROMISED: Final = re.compile(
     re.IGNORECASE,
 )
 _OF_A_TIME: Final = frozenset((Operator.WINDOW, Operator.VALUE_AT))
+_ASKED_OF_PASTED: Final = frozenset((Operator.TIME, Operator.ACTOR, Operator.VALUE))
+"""What else is asked of an error that was pasted: when it was there before, what somebody did."""
 
 
 def _asked(
@@ -430,6 +455,15 @@ _AT_THE_END: Final = re.compile(r"\s+before\W*$", re.IGNORECASE)
 
 def _in_gaps(match: re.Match[str]) -> str:
     return " ".join(["", *(gap for gap in match.groups() if gap), ""])
+
+
+def _with_quotes(text: str) -> str:
+    """A question with quotation marks around an error that was pasted into it without any."""
+    match = _PASTED.match(text.strip())
+    if match is None or _QUOTED.search(text) is not None or _ASKS.match(match["pasted"]):
+        return text
+    pasted = match["pasted"].replace('"', "'")
+    return f'{match["before"].strip()} "{pasted}" {match["behind"]}'
 
 
 def _quoted(text: str) -> str:

@@ -311,6 +311,8 @@ def done_as_said_first(stories: Stories, features: Features, order: Array) -> Ar
     best, roles = int(order[0]), features.roles
     if not roles.says[best] or stories.person[best] or stories.asks[best]:
         return order
+    if (kept_by := int(stories.kept_by[best])) >= 0:
+        return in_front(numpy.array([kept_by]), order)
     done = roles.worked & ~only_looks(stories) & (features.column("sets") > 0)
     done &= _of_same_user(stories, best) & features.within
     if (done & (stories.story == stories.story[best])).any():

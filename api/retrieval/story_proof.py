@@ -62,6 +62,8 @@ _SPEAKING: Final = re.compile(
     r"thank\w*|suggest\w*)(?!\w)"
 )
 """What somebody said is asked for itself, and not what they told of."""
+_CARRIED_OUT: Final = re.compile(r"(?<!\w)(?:done|kept|fulfilled|carried\s+out|made\s+good)(?!\w)")
+"""And here that it was done: "we said we'd get the photo, when was that done?"."""
 _WANTS: Final = re.compile(rf"{_SPEAKING.pattern}|(?<!\w)(?:need\w*|prefer\w*)(?!\w)")
 """Why somebody wants something, or says so, is told by what they say."""
 _SAID_AS_WELL: Final = frozenset((Operator.SEARCH, Operator.TIME))
@@ -157,7 +159,8 @@ def _meant_first(
     if plan.operator in _SAID_AS_WELL and not (plan.failed or features.acts.done):
         order = said_better_first(stories, features, order)
     done = plan.operator is Operator.TIME and not (plan.failed or plan.lasting or plan.ahead)
-    if done and _SPEAKING.search(terms.text) is None:
+    speaks = _SPEAKING.search(terms.text) is not None and _CARRIED_OUT.search(terms.text) is None
+    if done and not speaks:
         order = done_as_said_first(stories, features, order)
     return order
 

@@ -74,6 +74,8 @@ _PROMISING: Final = word_set(
     "deeds"
 )
 """By which people ask for what was promised, and is or is not done."""
+_OF_PROMISES: Final = (Operator.PROMISE, Operator.TIME)
+"""Operators that may ask for what was promised, or when it was done."""
 BY_FAILURE: Final = frozenset(
     (
         *(Operator.COUNT, Operator.USERS, Operator.FAILURES, Operator.SIMILAR, Operator.CAUSE),
@@ -322,6 +324,7 @@ def stories_asked(
         by_cause=operator in (Operator.CAUSE, Operator.LESSON),
         by_change=plan.elsewhere,
         by_promise=operator is Operator.PROMISE,
+        promising=sorted(_marks(terms, Operator.PROMISE)) if operator in _OF_PROMISES else (),
     )
 
 

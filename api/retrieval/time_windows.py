@@ -156,7 +156,11 @@ _WEEKEND_OF = re.compile(
     r"(?:(?:on|over|at|during|for|of|in)\s+)?(?:the\s+)?(?:weekend|days?|night)\s+(?:of|from)\s+$",
     re.IGNORECASE,
 )
-_ONWARDS = re.compile(r"^\s*(?:on|onwards)(?!\w)", re.IGNORECASE)
+_ONWARDS = re.compile(
+    r"^\s*(?:onwards?|on(?!\s+(?:my|our|your|his|her|their|its|the|this|that|an?)\b))(?!\w)",
+    re.IGNORECASE,
+)
+"""What is on something, "the note from 3 May on my desk", goes on no further."""
 
 
 def exact_windows(

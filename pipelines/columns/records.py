@@ -273,7 +273,9 @@ class StoriesAsked(NamedTuple):
         by_fact: also what says a fact about something that it names.
         by_cause: also what stands behind a failure, in another session.
         by_change: which change is behind a failure is asked for, though none be known to be.
-        by_promise: whether what was said is fulfilled is asked for.
+        by_promise: also what agents may have promised.
+        promising: stems of words by which something is promised, where what was promised or when it
+            was done is asked for.
         joined: what holds one of these, holds both of its words.
         verbs: the same of words that are nouns of these, where nothing holds the noun itself.
     """
@@ -294,6 +296,7 @@ class StoriesAsked(NamedTuple):
     by_cause: bool = False
     by_change: bool = False
     by_promise: bool = False
+    promising: Sequence[str] = ()
     joined: Sequence[Joined] = ()
     verbs: Sequence[Joined] = ()
 
@@ -322,6 +325,7 @@ class Stories(NamedTuple):
         marks: how many of the marks it holds.
         holds: whether it holds each identifier, a column an identifier.
         fulfilled: what it names was done for the same user, later; only where that is asked for.
+        kept_by: place of what did it; -1: nothing, or it is not told.
         cosines: with the question's vector; NaN: not known.
     """
 
@@ -357,6 +361,7 @@ class Stories(NamedTuple):
     marks: Array
     holds: Array
     fulfilled: Array
+    kept_by: Array
     cosines: Array
 
 

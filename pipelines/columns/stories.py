@@ -16,7 +16,6 @@ from typing import Final
 
 import numpy
 
-from enrichment.act_names import first_word, is_reader, objects_of, of_tool
 from enrichment.event_kinds import TOOL_USE, EventKind
 from enrichment.vocabulary import STOP_WORDS
 from pipelines.columns.cross_session import causes_elsewhere, changes_before
@@ -27,11 +26,11 @@ from pipelines.columns.listing import (
     assistants,
     failures,
     holding,
-    identifiers_of,
     in_windows,
     numbers_of_kinds,
     who,
 )
+from pipelines.columns.promises import Promises
 from pipelines.columns.records import (
     KINDS,
     MESSAGE,
@@ -55,8 +54,6 @@ MAX_OF_SPEAKER: Final = 30
 MAX_FAILED: Final = 200
 MAX_PROMISING: Final = 20
 """Messages of agents that may promise something, each with its story."""
-_KEEPS: Final = 0.2
-"""Cosine from which on an act may keep a promise."""
 _NAME_PART: Final = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")  # noqa: RUF001
 
 
@@ -216,7 +213,7 @@ class _Telling:
             theirs = numpy.isin(table["author"], named) & self._view.seen
             spoken &= numpy.isin(table["session"], table["session"][theirs])
         rows = numpy.flatnonzero(spoken)
-        marks = (self._events.texts.counts(self._question.marks, rows) > 0).sum(axis=1)
+        marks = (self._events.texts.counts(self._question.promising, rows) > 0).sum(axis=1)
         rows, marks = rows[marks > 0], marks[marks > 0]
         order = numpy.lexsort((self._events.ranks(rows), -table["occurred_ms"][rows], -marks))
         chosen: list[int] = rows[order][:MAX_PROMISING].tolist()
@@ -262,6 +259,8 @@ class _Telling:
             for identifier in question.identifiers
         ]
         counts, held = self._counted(rows)
+        kept_by = self._kept_by(rows)
+        places = {row: place for place, row in enumerate(rows.tolist())}
         return Stories(
             ids=[events.ids[row] for row in rows.tolist()],
             authors=names["author"][0],
@@ -294,7 +293,8 @@ class _Telling:
             labels=holding(self._view, question.stems, rows, ("session", "agent")),
             marks=(events.texts.counts(question.marks, rows) > 0).sum(axis=1),
             holds=numpy.stack(holds, axis=1) if holds else numpy.zeros((len(rows), 0), bool),
-            fulfilled=self._fulfilled(rows),
+            fulfilled=kept_by != NOBODY,
+            kept_by=numpy.array([places.get(row, NOBODY) for row in kept_by.tolist()], "i4"),
             cosines=unknown if vector is None else events.vectors.cosines(vector, rows),
         )
 
@@ -328,94 +328,24 @@ class _Telling:
         leads = (self._leads_to.get(row, NOBODY) for row in places)
         return numpy.array([places.get(row, NOBODY) for row in leads], dtype=numpy.int32)
 
-    def _fulfilled(self, rows: Rows) -> Bits:
-        """Of each event whether what it names was done for the same user, later.
-
-        Tools that do something are called by its object: that the spare part will be posted is
-        fulfilled by `ship_spare_part` that worked. Where one is called by what it does alone, the
-        identifier of what it was done to tells: that T-7 will be closed, by `tickets.close`. What
-        was done for them unasked keeps what it is most like.
-        """
-        table, texts = self._events.table, self._events.texts
-        fulfilled = numpy.zeros(len(rows), dtype=bool)
-        if not self._question.by_promise:
-            return fulfilled
-        users, at_ms = table["user"][rows], table["occurred_ms"][rows]
-        worked = numpy.isin(table["kind"], numbers_of_kinds(self._view, (EventKind.RESULT,)))
-        worked &= self._view.seen & ~self._failures
-        acts = numpy.flatnonzero(worked & numpy.isin(table["user"], users[users != NOBODY]))
-        for tool in numpy.unique(table["tool"][acts]).tolist():
-            name = self._events.names.text(tool)
-            if name is None or is_reader(name):
-                continue
-            verbs, words = of_tool(name)
-            # `ship_part` makes a promise of a part good, `model.deploy` one that says to deploy it
-            by_object = any(word != first_word(name) for word in objects_of(name))
-            named = texts.counts(sorted(words - verbs if by_object else words), rows) > 0
-            by_tool = numpy.asarray(named.all(axis=1) & named.any(axis=1))
-            by_verb = numpy.asarray((texts.counts(sorted(verbs), rows) > 0).all(axis=1))
-            done = acts[table["tool"][acts] == tool]
-            for place in numpy.flatnonzero((by_tool | by_verb) & ~fulfilled).tolist():
-                same = done[table["user"][done] == users[place]]
-                later = same[table["occurred_ms"][same] > at_ms[place]].tolist()
-                fulfilled[place] = bool(later) and (
-                    bool(by_tool[place]) or self._is_of_same(int(rows[place]), later)
-                )
-        promised = numpy.flatnonzero(self._promises(rows) & ~fulfilled)
-        if len(promised):
-            places = (self._kept_by(act, rows, promised) for act in self._unasked(acts))
-            fulfilled[[place for place in places if place is not None]] = True
-        return fulfilled
+    def _kept_by(self, rows: Rows) -> Array:
+        """The row of the act that keeps what each event says; NOBODY: none, or it is not asked."""
+        if not self._question.promising:
+            return numpy.full(len(rows), NOBODY, dtype=numpy.int64)
+        promises = Promises(self._view, self._acting, self._onwards)
+        if self._question.by_promise:
+            return promises.keeping(rows, self._promises(rows))
+        promised = numpy.flatnonzero(self._promises(rows))
+        acts = numpy.full(len(rows), NOBODY, dtype=numpy.int64)
+        acts[promised] = promises.keeping(rows[promised], numpy.ones(len(promised), dtype=bool))
+        return acts
 
     def _promises(self, rows: Rows) -> Bits:
-        """Which events are words of agents that say a mark of promises."""
-        marked = (self._events.texts.counts(self._question.marks, rows) > 0).any(axis=1)
-        return numpy.asarray(marked & self._spoken(rows))
-
-    def _unasked(self, acts: Rows) -> Iterator[int]:
-        """Of some acts those of tools that do something, before which no person said a word."""
-        table, names = self._events.table, self._events.names
-        tools = numpy.unique(table["tool"][acts]).tolist()
-        doing = [tool for tool in tools if not is_reader(names.text(tool) or "")]
-        acting = set(self._acting)
-        kind, author = table.whole("kind").item, table.whole("author").item
-        says = set(numbers_of_kinds(self._view, (EventKind.MESSAGE,)))
-        for act in acts[numpy.isin(table["tool"][acts], doing)].tolist():
-            before = self._onwards(act, "previous")
-            if not any(kind(row) in says and author(row) not in acting for row in before):
-                yield act
-
-    def _kept_by(self, act: int, rows: Rows, promised: Array) -> int | None:
-        """The place of the promise that an act keeps which nobody asked for; None: of none.
-
-        Whoever does something for a user without a word of theirs keeps what was said before: of
-        what agents promised them until then, what is most like the act or its call.
-        """
-        table, vectors = self._events.table, self._events.vectors
-        words = rows[promised]
-        theirs = table["user"][words] == table["user"][act]
-        places = promised[theirs & (table["occurred_ms"][words] < table["occurred_ms"][act])]
-        if not len(places):
-            return None
-        call = islice(self._onwards(act, "previous"), 1)
-        report = islice(self._onwards(act, "following"), 1)
-        acts = numpy.array([act, *call, *report], dtype=numpy.int32)
-        likeness = [vectors.cosines(vector, rows[places]) for vector in vectors.unit(acts)]
-        alike = numpy.nan_to_num(numpy.max(likeness, axis=0))
-        return int(places[alike.argmax()]) if alike.max() >= _KEEPS else None
-
-    def _is_of_same(self, row: int, acts: Sequence[int]) -> bool:
-        """Whether some acts were done to all that an event names by an identifier.
-
-        For whom they were done names no thing.
-        """
-        user = self._events.names.text(int(self._events.table["user"][row])) or ""
-        named = identifiers_of(self._view, (row,)) - {user.lower()}
-        if not named:
-            return False
-        before = self._events.table.whole("previous").item
-        calls = [call for act in acts if (call := before(act)) != NOBODY]
-        return named <= identifiers_of(self._view, [*acts, *calls])
+        """Which events are words of agents that promise something, as may be."""
+        spoken = self._spoken(rows)
+        counts = self._events.texts.counts(self._question.promising, rows[spoken])
+        spoken[spoken] = (counts > 0).any(axis=1)
+        return spoken
 
     def _theirs(self, rows: Rows, spoken: Bits) -> Bits:
         """Which events are of the users of those who were named."""

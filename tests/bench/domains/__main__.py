@@ -54,8 +54,20 @@ OWN: Final = (
     "pharmacy",
     "gpucloud",
     "bank",
+    "clusterops",
+    "webshop",
+    "wetlab",
 )
-KEPT_APART: Final = ("clinic", "freight", "lawfirm", "gpucloud", "bank")
+KEPT_APART: Final = (
+    "clinic",
+    "freight",
+    "lawfirm",
+    "gpucloud",
+    "bank",
+    "clusterops",
+    "webshop",
+    "wetlab",
+)
 """Nothing of these is learned from."""
 LEARNED_FROM: Final = tuple(name for name in OWN if name not in KEPT_APART)
 OF_THE_SET: Final = ("support", "coding")

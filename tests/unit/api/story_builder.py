@@ -94,6 +94,7 @@ class Told:
             ).reshape(counts.shape),
             marks=numpy.array([row.get("marks", 0) for row in rows]),
             fulfilled=numpy.array([row.get("fulfilled", False) for row in rows]),
+            kept_by=numpy.array([row.get("kept_by", -1) for row in rows]),
             holds=numpy.array(
                 [[all(one[stem] for stem in stems_of) for stems_of in identifiers] for one in said],
                 dtype=bool,

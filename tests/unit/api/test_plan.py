@@ -439,6 +439,52 @@ def test_what_stands_behind_a_question_is_quoted_if_it_looks_like_an_error() -> 
     assert plan_of("Seen this? E_FULL, queue 7", NOW_MS).quoted == "E_FULL, queue 7"
 
 
+@pytest.mark.parametrize(
+    ("before", "pasted", "behind"),
+    [
+        (
+            "04:10, the kiln prints: ",
+            "probe_lag=31 s on ring 4e-11",
+            " I feel we had that once, when?",
+        ),
+        ("Look at this: ", 'lid (3): {"code": "E_LID"}', " Who cured it and how?"),
+        ("The oven shows ", "LID_OPEN ring 3 (of 9)", " Do you know what one did?"),
+        ("It reads: ", "ring 4 stopped at 16 GiB", " Was that ever there?"),
+    ],
+)
+def test_an_error_that_is_pasted_is_quoted_without_quotation_marks(
+    before: str, pasted: str, behind: str
+) -> None:
+    plan = plan_of(f"{before}{pasted}{behind}", NOW_MS)
+    assert (plan.operator, plan.quoted) == (Operator.SIMILAR, pasted.replace('"', "'"))
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "My plan: fire ring 4 at 900 degrees. Who set that?",
+        "Two things: who fired ring 4? Ask Ana",
+        "The kiln of Ana (ring 4) Did it fire?",
+    ],
+)
+def test_what_is_no_error_is_not_quoted(question: str) -> None:
+    assert plan_of(question, NOW_MS).quoted == ""
+
+
+def test_what_is_so_today_may_have_been_so_for_long() -> None:
+    now = "The glaze of Ada Byron, the one that's valid today?"
+    assert (plan_of(now, NOW_MS).operator, plan_of(now, NOW_MS).spans) == (Operator.VALUE, ())
+    assert plan_of("What was the glaze of Ada Byron this morning?", NOW_MS).spans
+    left = "Anything promised to Ada that is left undone? I could do it tonight."
+    assert (plan_of(left, NOW_MS).operator, plan_of(left, NOW_MS).spans) == (Operator.PROMISE, ())
+    assert plan_of("What did we promise Ada since Monday?", NOW_MS).spans
+
+
+def test_all_about_somebody_on_a_day_is_what_happened_on_it() -> None:
+    assert plan_of("Ana on Wednesday, fill me in real quick", NOW_MS).operator is Operator.WINDOW
+    assert plan_of("Ana, fill me in real quick", NOW_MS).operator is not Operator.WINDOW
+
+
 def test_how_much_of_something_is_no_count() -> None:
     assert plan_of("the flour of the bakery on Elm - qty?", NOW_MS).operator is not Operator.COUNT
 

@@ -52,6 +52,14 @@ from api.retrieval.ranking import Ranked
         ("Noted, I will keep that in mind.", None),
         ("Of course, I will respect it.", None),
         ("I'll follow up on it tomorrow.", "I'll follow up on it tomorrow."),
+        ("Let me glaze the lids anew, you have them before Monday.",) * 2,
+        ("I ask the potter and let you know what she says.",) * 2,
+        ("The lid is chipped. I have it mended for Friday.", None),
+        ("A potter looks at it, I arrange that for Friday.",) * 2,
+        ("We fired it and let you know.", None),
+        ("Let me know by Monday.", None),
+        ("Let me look.", None),
+        ("You have it on your desk.", None),
     ],
 )
 def test_the_sentences_that_promise_are_told(said: str, promised: str | None) -> None:

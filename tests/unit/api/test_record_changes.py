@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from api.record_fields import Field, durations_in, fields_of
+from api.record_fields import Field, Shown, durations_in, fields_of
 from api.record_history import put_right
 from api.record_values import value_of
 from api.retrieval.plan import Operator
@@ -235,7 +235,15 @@ def test_what_went_through_instead_of_what_failed_is_so(question: str, value: st
         (filled, "filled: yes"),
     )
     assert read(question, given) == value
-    assert put_right(looked_up, given) == "again"
+    assert (righted := put_right(looked_up, given)) is not None
+    assert (righted.node_id, righted.value) == ("again", "FC-9")
+    assert put_right(first, given) == righted
+    asked = node("asked", "message", at="2026-01-01T00:00:00.500Z")
+    asked.provenance.session_id = "yard"
+    said = Shown({"asked": asked, **given.events}, {"asked": "Fill it by FC-1.", **given.texts})
+    assert put_right(asked, said) == righted
+    of_another = {"asked": "Fill it by FC-10.", **given.texts}
+    assert put_right(asked, said._replace(texts=of_another)) is None
     assert put_right(again, given) is None
 
 

@@ -470,6 +470,26 @@ def test_when_something_was_done_is_not_when_an_agent_said_that_it_would_be() ->
     assert asked.answer().order[0] == "3"
 
 
+@pytest.mark.parametrize(
+    ("question", "first"),
+    [
+        ("When was the lid of Ann Lee mended, was that done?", "3"),
+        ("We said we would mend the lid of Ann Lee. When was that done?", "3"),
+        ("When did somebody say that the lid of Ann Lee gets mended?", "1"),
+    ],
+)
+def test_what_an_agent_said_would_be_done_was_when_an_act_kept_it(
+    question: str, first: str
+) -> None:
+    asked = Asked(question)
+    asked.add(0, "message", "my lid is broken", **BY_ANN)
+    words = "i'll have the lid mended, somebody will say when"
+    asked.add(0, "message", words, author="helper", kept_by=3, **OF_ANN)
+    asked.add(1, "call", "workshop", tool="look.up", author="helper", **OF_ANN)
+    asked.add(1, "result", "ring 3", tool="look.up", author="helper", **OF_ANN)
+    assert asked.answer().order[0] == first
+
+
 def test_what_is_behind_a_record_of_a_failure_is_behind_that_of_its_tool() -> None:
     asked = Asked("Why did the setup of laptop NB-56 fail?")
     asked.add(0, "other", "default image gold-29 instead of gold-31", leads_to=1)

@@ -79,6 +79,7 @@ def test_what_was_before_a_day_has_no_beginning() -> None:
         ("What did it say from 20 November on?", "2026-11-24T18:00"),
         ("What did it say since 20 November?", "2026-11-24T18:00"),
         ("What did it say on 20 November?", "2026-11-21"),
+        ("There is a note from 20 November on my desk.", "2026-11-21"),
     ],
 )
 def test_what_is_from_a_day_and_does_not_go_on_may_be_of_that_day(question: str, end: str) -> None:

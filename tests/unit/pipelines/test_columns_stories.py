@@ -335,7 +335,7 @@ def test_what_an_agent_said_is_fulfilled_by_what_is_done_for_the_same_user_later
     result = {"kind": "result", "tool_name": tool, "user_id": user, "status": status}
     kind = "failure" if status == "failed" else "result"
     tenant = made(said, {**result, "kind": kind, "session_id": "t"}, {**said, "session_id": "u"})
-    stories = told(tenant, "ann", hits=["e0", "e2"], by_promise=True)
+    stories = told(tenant, "ann", hits=["e0", "e2"], by_promise=True, promising=["will"])
     assert by_id(stories, "fulfilled") == {"e0": fulfilled, "e2": False}
     assert not any(told(tenant, "ann", hits=["e0"]).fulfilled)
 
@@ -370,7 +370,7 @@ def about(tenant: Tenant, *named: tuple[str, str], user: str = "ann") -> Stories
         tenant.set_node(ENTITY.label, name, FoundNode((TENANT, name), True, values, False))
         row = tenant.events.rows[event]
         tenant.mentions.add(Edge(row, tenant.entities.rows[name], 1.0, False))
-    stories: Stories = told(tenant, user, hits=["e0"], by_promise=True)
+    stories: Stories = told(tenant, user, hits=["e0"], by_promise=True, promising=["will"])
     return stories
 
 
@@ -383,8 +383,8 @@ def test_what_an_agent_may_have_promised_is_told_without_being_found() -> None:
         {"session_id": "w", "text": "i will ship it", "user_id": "bob"},
         {"session_id": "x", "text": "i will be late", "user_id": "ann", "agent_id": "ann"},
     )
-    assert told(tenant, "ann", marks=marks, by_promise=True).ids == ["e1"]
-    assert told(tenant, "ann", marks=marks).ids == []
+    assert told(tenant, "ann", promising=marks, by_promise=True).ids == ["e1"]
+    assert told(tenant, "ann", promising=marks).ids == []
 
 
 def test_no_cause_is_told_that_the_viewer_does_not_see() -> None:
@@ -450,7 +450,7 @@ def test_what_was_done_unasked_keeps_the_promise_that_it_is_most_like(
     acts = [{"kind": "call", **act}, {"kind": "result", "status": "completed", **act}]
     later = [{"session_id": "t", "user_id": "ann", **event} for event in (*before, *acts)]
     stories = told(
-        made(*promised, *later), "ann", hits=["e0", "e1"], marks=[stem("will")], by_promise=True
+        made(*promised, *later), "ann", hits=["e0", "e1"], promising=[stem("will")], by_promise=True
     )
     fulfilled = by_id(stories, "fulfilled")
     assert {one for one in ("e0", "e1") if fulfilled[one]} == kept
@@ -469,10 +469,35 @@ def test_what_was_said_of_an_act_tells_which_promise_it_keeps() -> None:
     ]
     events = [{"session_id": "t", "user_id": "ann", **one} for one in later]
     stories = told(
-        made(*promised, *events), "ann", hits=["e0", "e1"], marks=[stem("will")], by_promise=True
+        made(*promised, *events),
+        "ann",
+        hits=["e0", "e1"],
+        promising=[stem("will")],
+        by_promise=True,
     )
     assert by_id(stories, "fulfilled")["e1"]
     assert not by_id(stories, "fulfilled")["e0"]
+
+
+def test_when_what_was_promised_was_done_is_told_by_the_act() -> None:
+    promised = {"text": "i will bring one", "agent_id": "bot", "user_id": "ann"}
+    asked = {"text": "is there a lamp left?", "agent_id": "ann", "user_id": "ann"}
+    act: dict[str, Any] = {"tool_name": "get_lamp", "embedding": unit(5), "session_id": "t"}
+    events = [
+        {**asked, "embedding": unit(5)},
+        {**promised, "embedding": unit(3)},
+        {"kind": "call", "user_id": "ann", **act},
+        {"kind": "result", "status": "completed", "user_id": "ann", **act},
+    ]
+    found: dict[str, Any] = {"hits": ["e1", "e3"], "promising": [stem("will")]}
+    silent = told(made(*events), "ann", **found)
+    assert set(by_id(silent, "kept_by").values()) == {-1}  # who only looks, and tells nobody
+    report = {"text": "here it is", "agent_id": "bot", "user_id": "ann", "session_id": "t"}
+    stories = told(made(*events, report), "ann", **found)
+    kept_by = by_id(stories, "kept_by")
+    assert stories.ids[kept_by["e1"]] == "e3"
+    assert {event for event, act in kept_by.items() if act >= 0} == {"e1"}
+    assert set(by_id(told(made(*events, report), "ann", hits=["e1"]), "kept_by").values()) == {-1}
 
 
 def unit(place: int) -> list[float]:
