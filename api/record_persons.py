@@ -8,6 +8,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import Final
 
+from api.deed_persons import told_by_deed
 from api.record_fields import (
     Field,
     Shown,
@@ -44,6 +45,8 @@ _NAMED: Final = re.compile(r"(?=.*[^\W\d_]).{1,80}", re.DOTALL)
 
 def who(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
     """Who, as `approved_by: Marta Oss` says more of who approved than whose call it was."""
+    if (told := told_by_deed(plan, evidence, shown)) is not None:
+        return told
     named = of_what(plan, evidence, shown, marks=BY, form=_NAMED)
     if named is not None:
         return Value(named.value, [named.node_id, *evidence])

@@ -64,6 +64,11 @@ _SPEAKING: Final = re.compile(
 """What somebody said is asked for itself, and not what they told of."""
 _CARRIED_OUT: Final = re.compile(r"(?<!\w)(?:done|kept|fulfilled|carried\s+out|made\s+good)(?!\w)")
 """And here that it was done: "we said we'd get the photo, when was that done?"."""
+_LEAVE: Final = re.compile(
+    r"(?<!\w)(?:approv\w+|authori[sz]\w+|consent\w*|countersign\w*|sign\w*\s+off|clear(?:ed|ing)|"
+    r"ok(?:ay)?ed|permit\w*|allow\w*|waiv\w+|sanctioned|endors\w+)(?!\w)"
+)
+"""Who let something through is asked, and not who then did it."""
 _WANTS: Final = re.compile(rf"{_SPEAKING.pattern}|(?<!\w)(?:need\w*|prefer\w*)(?!\w)")
 """Why somebody wants something, or says so, is told by what they say."""
 _SAID_AS_WELL: Final = frozenset((Operator.SEARCH, Operator.TIME))
@@ -125,7 +130,8 @@ def _of_operator(
 ) -> Proof:
     order = _meant_first(stories, features, terms, plan=plan, order=order)
     operator, best = plan.operator, int(order[0])
-    act = _of_act(stories, features, terms, plan=plan, order=order) if operator in OF_ACTS else None
+    of_act = operator in OF_ACTS and not _gave_leave(stories, features, terms, plan=plan, best=best)
+    act = _of_act(stories, features, terms, plan=plan, order=order) if of_act else None
     if act is not None:
         return act
     if operator in COUNTED:
@@ -245,8 +251,9 @@ def _what_was_done(
     """
     best = int(order[0])
     of_story = stories.story[order] == stories.story[best]
-    gave_leave = GIVING_LEAVE.search(terms.text) or _is_asking(stories, features, terms, best)
-    if plan.operator is Operator.ACTOR and gave_leave:
+    leave = _gave_leave(stories, features, terms, plan=plan, best=best)
+    leave |= _is_asking(stories, features, terms, best)
+    if plan.operator is Operator.ACTOR and leave:
         let = features.roles.between & features.roles.worked
         return in_front(order[of_story & let[order]], order)
     if plan.failed or plan.operator not in _OF_WHAT_WAS_DONE or not stories.failed[best]:
@@ -260,6 +267,17 @@ def _what_was_done(
     if not terms.identifiers or held[best] or (call >= 0 and held[call]):
         return order
     return in_front(order[of_story & (held[order] >= 1)], order)
+
+
+def _gave_leave(
+    stories: Stories, features: Features, terms: StoryTerms, *, plan: Plan, best: int
+) -> bool:
+    """Whether it is asked who let something through that was refused at first, and is told of."""
+    roles = features.roles
+    let_through = roles.fixing_call[best] or roles.fixing_result[best]
+    asks = GIVING_LEAVE.search(terms.text) or (let_through and _LEAVE.search(terms.text))
+    of_story = (stories.story == stories.story[best]) & roles.between & roles.worked
+    return plan.operator is Operator.ACTOR and bool(asks) and bool(of_story.any())
 
 
 def _is_asking(stories: Stories, features: Features, terms: StoryTerms, best: int) -> bool:

@@ -338,6 +338,19 @@ def test_what_stands_behind_an_act_that_failed_in_no_call_comes_before_it() -> N
     assert asked.answer().order[0] == "0"
 
 
+@pytest.mark.parametrize("asking", ["gave consent to delete", "approved the removal of"])
+def test_who_let_something_be_done_is_not_who_then_did_it(asking: str) -> None:
+    asked = Asked(f"By whom was it that somebody {asking} snap-31? Who {asking} it?")
+    asked.add(0, "message", "please delete snap-31", **BY_ANN)
+    asked.add(0, "call", "snap-31", tool="snaps.delete", **OF_ANN)
+    asked.add(0, "failure", "snap-31 is locked", tool="snaps.delete", **OF_ANN)
+    asked.add(0, "call", "snap-31", tool="owner.ask", **OF_ANN)
+    asked.add(0, "result", "consent given, approved the removal", tool="owner.ask", **OF_ANN)
+    asked.add(0, "call", "snap-31 delete", tool="snaps.delete", **OF_ANN)
+    asked.add(0, "result", "removal of snap-31 deleted", tool="snaps.delete", **OF_ANN)
+    assert asked.answer().order[0] == "4"
+
+
 def test_who_lifted_a_lock_is_told_by_what_let_it_through() -> None:
     asked = Asked("I want to thank whoever lifted the retention lock on snap-31. Who was it?")
     refused = "retention lock: snap-31 is cited, only a principal may lift it"
