@@ -22,7 +22,7 @@ from api.retrieval.persons import Asking, PersonAsked, Persons, by_name
 from api.retrieval.plan import Operator, Plan, StoryAnswer
 from api.retrieval.planning import WHAT_HAPPENED, plan_of
 from api.retrieval.story_answer import nearest_first, story_answer
-from api.retrieval.story_evidence import asks_behind, beside_labels
+from api.retrieval.story_evidence import asks_behind, beside_labels, may_be_kept
 from api.retrieval.story_lists import (
     acts_answer,
     acts_listed,
@@ -30,9 +30,9 @@ from api.retrieval.story_lists import (
     list_answer,
     list_asked,
 )
-from api.retrieval.story_terms import StoryTerms, stories_asked, story_terms
+from api.retrieval.story_terms import PROMISED, StoryTerms, stories_asked, story_terms
 from pipelines.columns.reads import ColumnReads
-from pipelines.columns.records import ListAsked
+from pipelines.columns.records import ListAsked, Stories, StoriesAsked
 
 _MAY_BE_PLAIN: Final = frozenset(
     (
@@ -164,7 +164,7 @@ def _by_stories(
         asking = asking._replace(query=WHAT_HAPPENED)
         answer = _by_stories(reads, asking, of_time, hits=hits, vector=vector)
         return nearest_first(answer, is_before=plan.operator is Operator.BEFORE)
-    answer = story_answer(stories, terms, plan, now_ms=asking.now_ms, zone=asking.zone)
+    answer = _read(reads, asking, question, stories, terms=terms, plan=plan)
     if embed is not None and (answer.value is None or plan.operator is Operator.ACTOR):
         for meant in in_words_of_facts(reads, stories, terms, plan, answer=answer, embed=embed):
             put = asking._replace(query=meant.query)
@@ -176,6 +176,23 @@ def _by_stories(
     if is_blank or is_unheard:
         answer = answer._replace(confidence=0.0)
     return answer
+
+
+def _read(
+    reads: ColumnReads,
+    asking: Asking,
+    question: StoriesAsked,
+    stories: Stories,
+    *,
+    terms: StoryTerms,
+    plan: Plan,
+) -> StoryAnswer:
+    """The answer of stories; of what an agent said would be done, also by what kept that."""
+    answer = story_answer(stories, terms, plan, now_ms=asking.now_ms, zone=asking.zone)
+    if not answer.order or not may_be_kept(stories, plan, answer.order[0]):
+        return answer
+    stories = reads.stories(question._replace(promising=PROMISED))
+    return story_answer(stories, terms, plan, now_ms=asking.now_ms, zone=asking.zone)
 
 
 def _read_off(

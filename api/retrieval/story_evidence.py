@@ -276,6 +276,21 @@ def asks_behind(stories: Stories, terms: StoryTerms, plan: Plan) -> bool:
     return False
 
 
+def may_be_kept(stories: Stories, plan: Plan, first: str) -> bool:
+    """Whether it is asked when something was done, and an agent's words were found first.
+
+    Args:
+        stories: that were found.
+        plan: of the question.
+        first: the id of the event that answers it best.
+    """
+    if plan.operator is not Operator.TIME or plan.ahead or plan.failed:
+        return False
+    place = stories.ids.index(first)
+    is_spoken = int(stories.kind[place]) == MESSAGE
+    return is_spoken and not bool(stories.person[place] or stories.asks[place])
+
+
 def beside_labels(stories: Stories, terms: StoryTerms, plan: Plan) -> TimeSpan | None:
     """The time after or before what a question calls by the name of a session or of an agent.
 

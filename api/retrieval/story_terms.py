@@ -74,8 +74,6 @@ _PROMISING: Final = word_set(
     "deeds"
 )
 """By which people ask for what was promised, and is or is not done."""
-_OF_PROMISES: Final = (Operator.PROMISE, Operator.TIME)
-"""Operators that may ask for what was promised, or when it was done."""
 BY_FAILURE: Final = frozenset(
     (
         *(Operator.COUNT, Operator.USERS, Operator.FAILURES, Operator.SIMILAR, Operator.CAUSE),
@@ -324,8 +322,12 @@ def stories_asked(
         by_cause=operator in (Operator.CAUSE, Operator.LESSON),
         by_change=plan.elsewhere,
         by_promise=operator is Operator.PROMISE,
-        promising=sorted(_marks(terms, Operator.PROMISE)) if operator in _OF_PROMISES else (),
+        promising=PROMISED if operator is Operator.PROMISE else (),
     )
+
+
+PROMISED: Final = tuple(sorted({stem(word) for word in MARKS[Operator.PROMISE].split()}))
+"""Stems of words by which something is promised."""
 
 
 def _marks(terms: StoryTerms, operator: Operator) -> set[str]:

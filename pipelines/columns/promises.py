@@ -58,7 +58,9 @@ class Promises:
         left = numpy.flatnonzero(promised & (acts_of == NOBODY))
         if not len(left):
             return acts_of
-        for act in self._unasked(acts):
+        later = table["occurred_ms"][acts] > table["occurred_ms"][rows[left]].min()
+        theirs = numpy.isin(table["user"][acts], users[left])
+        for act in self._unasked(acts[later & theirs]):
             place = self._most_like(act, rows, left)
             if place is not None and acts_of[place] == NOBODY:
                 acts_of[place] = act
