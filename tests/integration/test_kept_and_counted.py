@@ -72,6 +72,21 @@ SESSIONS: Final[tuple[Told, ...]] = (
             said_by_agent("Oh dear. I will send a locksmith to it on Monday."),
         ),
     ),
+    (
+        *("said-3", 3.0, "rosa", "pool-agent"),
+        (
+            said_by_user("The water of the small pool is too cold for babies."),
+            said_by_agent("I will ask the pool attendant for two more degrees by Friday."),
+        ),
+    ),
+    (
+        *("kept-3", 2.0, "rosa", "desk-agent"),
+        (
+            call("desk/notes", to="crew-4"),
+            result("desk/notes", queued=1),
+            said_by_agent("The attendant has warmed the small pool up."),
+        ),
+    ),
 )
 
 
@@ -110,6 +125,13 @@ def test_of_two_promises_the_one_that_nobody_kept_is_told(edition: Edition, ques
     document = edition.ask(question, user_id="rosa")
     assert document["answer"]["value"] == "I will send a locksmith to it on Monday."
     assert document["nodes"][0]["node_id"] == document["answer"]["evidence"][0]
+
+
+def test_when_what_was_promised_was_done_is_told_by_what_kept_it(edition: Edition) -> None:
+    question = "We said we'd ask the pool attendant for two more degrees. When was that done?"
+    document = edition.ask(question, user_id="rosa")
+    at = _NOW - timedelta(days=2) + timedelta(seconds=30)
+    assert document["answer"]["value"] == at.isoformat(timespec="seconds")
 
 
 def test_what_nobody_promised_is_a_plain_question(edition: Edition) -> None:
