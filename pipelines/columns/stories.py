@@ -336,8 +336,8 @@ class _Telling:
         if self._question.by_promise:
             return promises.keeping(rows, self._promises(rows))
         # what was promised is asked for where the best that was found promises it
-        found = numpy.isin(rows, list(islice(self._hits(), MAX_PROMISING)))
-        promised = numpy.flatnonzero(found & self._promises(rows))
+        is_hit = numpy.isin(rows, list(islice(self._hits(), MAX_PROMISING)))
+        promised = numpy.flatnonzero(is_hit & self._promises(rows))
         acts = numpy.full(len(rows), NOBODY, dtype=numpy.int64)
         acts[promised] = promises.keeping(rows[promised], numpy.ones(len(promised), dtype=bool))
         return acts
