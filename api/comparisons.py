@@ -14,6 +14,7 @@ from api.record_fields import (
     fields_of,
     identifiers_in,
     is_record_of,
+    occurred_at,
     said_by,
     summary_of,
 )
@@ -113,7 +114,7 @@ def _told_of(name: str, names: Sequence[str], shown: Shown) -> list[Field]:
         if not node.attributes.get("tool_name") or is_record_of(node, name, shown)
     ]
     nodes = by_own_tool or nodes
-    nodes.sort(key=lambda node: node.provenance.occurred_at or "", reverse=True)
+    nodes.sort(key=occurred_at, reverse=True)
     fields = (field for node in nodes for field in fields_of(node, shown))
     return [field for field in fields if field.value.lower() != name]
 

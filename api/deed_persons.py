@@ -13,7 +13,15 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from api.record_fields import Field, Shown, fields_of, has_identifier, outcomes_of, said_by
+from api.record_fields import (
+    Field,
+    Shown,
+    fields_of,
+    has_identifier,
+    occurred_at,
+    outcomes_of,
+    said_by,
+)
 from api.record_history import FLAGS, has_failed
 from api.record_reading import Value, of_its_session
 from api.retrieval.plan import Plan
@@ -56,10 +64,15 @@ def told_by_deed(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
 def _handed_over(plan: Plan, head: Node, shown: Shown) -> Value | None:
     if head.attributes.get("tool_name") or _GAVE.search(plan.timeless) is not None:
         return None
-    values = {field.words: field.value for field in fields_of(head, shown)}
-    giver, taker = values.get(("from",)), values.get(("to",))
-    is_handed = taker and giver and giver == head.provenance.agent_id
-    return Value(taker, [head.node_id]) if is_handed else None
+    taker = handed_to(head, shown)
+    return Value(taker, [head.node_id]) if taker else None
+
+
+def handed_to(node: Node, shown: Shown) -> str | None:
+    """Whom an agent handed something to, as its record says from whom to whom; None: of no such."""
+    values = {field.words: field.value for field in fields_of(node, shown)}
+    giver = values.get(("from",))
+    return values.get(("to",)) if giver and giver == node.provenance.agent_id else None
 
 
 def _let_through(head: Node, shown: Shown) -> Value | None:
@@ -84,11 +97,11 @@ def _calls_behind(record: Node, shown: Shown) -> Iterator[Node]:
     refused = {
         node.attributes.get("tool_name")
         for node in session
-        if has_failed(node) and _at(node) < _at(record)
+        if has_failed(node) and occurred_at(node) < occurred_at(record)
     }
     for node in session:
         tool = node.attributes.get("tool_name")
-        is_later = _at(node) > _at(record)
+        is_later = occurred_at(node) > occurred_at(record)
         if node.attributes.get("kind") == EventKind.CALL and is_later and tool in refused:
             yield node
 
@@ -100,8 +113,8 @@ def _wanted(plan: Plan, head: Node, evidence: list[str], shown: Shown) -> Value 
         return None
     values = [one.value.lower() for one in fields_of(head, shown) if _is_new(one, question)]
     session = (node for node in of_its_session([head.node_id], shown) if is_said(node))
-    before = [node for node in session if _at(node) < _at(head)]
-    for node in sorted(before, key=_at, reverse=True) if values else ():
+    before = [node for node in session if occurred_at(node) < occurred_at(head)]
+    for node in sorted(before, key=occurred_at, reverse=True) if values else ():
         person, text = node.attributes.get("speaker"), said_by(node, shown).lower()
         if not any(has_identifier(one, text) for one in values):
             continue
@@ -118,7 +131,3 @@ def _is_new(field: Field, question: str) -> bool:
     tells = value not in FLAGS and len(value) >= _SHORT and field.words != ("from",)
     is_change = bool(field.former) or field.words[-1] in _SET_TO
     return tells and (is_change or not has_identifier(value, question))
-
-
-def _at(node: Node) -> str:
-    return node.provenance.occurred_at or ""

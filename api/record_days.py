@@ -14,6 +14,7 @@ from api.record_fields import (
     holding,
     identifiers_in,
     is_record_of,
+    occurred_at,
     of_meant_row,
     outcomes_of,
     words_of,
@@ -140,7 +141,7 @@ def _sentence_of_day(plan: Plan, shown: Shown) -> Value | None:
         for sentence in sentences:
             is_own = bool(of_oneself and of_oneself.search(sentence))
             told = len(topic & stems_of(sentence))
-            rank = (told, is_own, node.provenance.occurred_at or "")
+            rank = (told, is_own, occurred_at(node))
             tells = says_when(sentence) and not sentence.endswith("?")
             if tells and (best is None or rank > best[0]):
                 best = rank, sentence.strip(), node.node_id
@@ -175,7 +176,7 @@ def _only_date(plan: Plan, evidence: list[str], shown: Shown) -> Field | None:
         return None  # it is of something else
     if first and is_of_what_is_planned(plan):
         about += saying_as_much(first[0], plan, shown)
-    about.sort(key=lambda node: node.provenance.occurred_at or "", reverse=True)
+    about.sort(key=occurred_at, reverse=True)
     for node in (*about, *first):
         meant = of_meant_row(fields_of(node, shown), plan.timeless)
         dates = [field for field in meant if _is_date(field.value)]

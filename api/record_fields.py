@@ -340,7 +340,7 @@ def outcomes_of(events: Mapping[str, Node]) -> dict[Any, Node]:
     """
     outcomes: dict[Any, Node] = {}
     waiting: dict[Any, str] = {}
-    for node in sorted(events.values(), key=lambda node: node.provenance.occurred_at or ""):
+    for node in sorted(events.values(), key=occurred_at):
         kind, parent = (node.attributes.get(name) for name in ("kind", "parent_event_id"))
         of_tool = (node.provenance.session_id, node.attributes.get("tool_name"))
         if kind == EventKind.CALL:
@@ -348,6 +348,11 @@ def outcomes_of(events: Mapping[str, Node]) -> dict[Any, Node]:
         elif kind in _OUTCOMES and (call := parent or waiting.pop(of_tool, None)) is not None:
             outcomes[call] = node
     return outcomes
+
+
+def occurred_at(node: Node) -> str:
+    """When an event happened, as a text that sorts by time; empty: nobody knows."""
+    return node.provenance.occurred_at or ""
 
 
 def identifiers_in(text: str) -> list[str]:

@@ -20,11 +20,12 @@ from api.record_fields import (
     has_identifier,
     identifiers_in,
     is_echo,
+    occurred_at,
     of_meant_row,
     outcomes_of,
     said_by,
 )
-from api.retrieval.plan import VALUES, Operator, Plan
+from api.retrieval.plan import IN_PAST, VALUES, Operator, Plan
 from api.schemas import Node
 from enrichment.event_kinds import EventKind, is_failed
 from enrichment.stems import stem_in, stems_of, telling_stems_of, words_in
@@ -36,7 +37,6 @@ _FORMER: Final = re.compile(
     re.IGNORECASE,
 )
 _AT_FIRST: Final = re.compile(r"(?<!\w)(?:originally|initially|at\s+first)(?!\w)", re.IGNORECASE)
-_IN_PAST: Final = re.compile(r"(?<!\w)(?:was|were|did|had)(?!\w)", re.IGNORECASE)
 _NEVER_FORMER: Final = frozenset((Operator.BEFORE, Operator.AFTER, Operator.WINDOW))
 _IDENTIFIER: Final = re.compile(r"(?=\D*\d)(?=.*[^\W\d_])[\w./#~:@|=+-]{2,60}")
 _DATE: Final = re.compile(r"\d{4}-\d\d(?:-\d\d)?(?:[T ].*)?")
@@ -74,7 +74,7 @@ def is_as_found(plan: Plan) -> bool:
     """
     if plan.operator is not Operator.VALUE_AT and plan.spans:
         return True
-    in_past = plan.operator is Operator.SEARCH and _IN_PAST.search(plan.timeless) is not None
+    in_past = plan.operator is Operator.SEARCH and IN_PAST.search(plan.timeless) is not None
     return in_past and not (is_former(plan) or is_known_first(plan))
 
 
@@ -147,7 +147,7 @@ def _changed_to(value: str, shown: Shown) -> Stated | None:
     for node in shown.events.values():
         for field in fields_of(node, shown):
             if field.former and field.value == value:
-                return Stated(field.former, node.node_id, _at(node))
+                return Stated(field.former, node.node_id, occurred_at(node))
     return None
 
 
@@ -167,7 +167,7 @@ def _in_a_sentence(now: Stated, plan: Plan, shown: Shown, *, ahead: bool = False
             old, new = match["old"], match["new"].rstrip(".,;:!?)")
             is_now = _plain(old if ahead else new) == _plain(now.value)
             if is_now and question & telling_stems_of(text):
-                return Stated(new if ahead else old, node.node_id, _at(node))
+                return Stated(new if ahead else old, node.node_id, occurred_at(node))
     return None
 
 
@@ -184,7 +184,7 @@ def history(first: Field, plan: Plan, shown: Shown) -> Sequence[Stated]:
     told = question & stems_of(said_by(record, shown))
     named = identifiers_in(plan.timeless)
     key = None if named else _key(first, record, outcomes.get(record.node_id), plan, shown=shown)
-    stated = {first.node_id: Stated(first.value, first.node_id, _at(record), first.former)}
+    stated = {first.node_id: Stated(first.value, first.node_id, occurred_at(record), first.former)}
     if key is None and not (named or (told and plan.operator in VALUES)):
         return [*stated.values()]
     for node in shown.events.values():
@@ -200,7 +200,7 @@ def history(first: Field, plan: Plan, shown: Shown) -> Sequence[Stated]:
             continue
         same = _called_alike(first, fields)
         if same is not None and (not goes_on or same.words == first.words):
-            stated[node.node_id] = Stated(same.value, node.node_id, _at(node), same.former)
+            stated[node.node_id] = Stated(same.value, node.node_id, occurred_at(node), same.former)
     return sorted(stated.values(), key=attrgetter("at"))
 
 
@@ -239,12 +239,12 @@ def _went_through_instead(record: Node, shown: Shown) -> dict[str, Stated]:
         for node in shown.events.values()
         if node.attributes.get("kind") == EventKind.CALL
         and node.provenance.session_id == record.provenance.session_id
-        and _at(node) >= _at(record)
+        and occurred_at(node) >= occurred_at(record)
         and node.node_id in outcomes
     ]
     refused: dict[_Argument, list[str]] = {}
     instead: dict[str, Stated] = {}
-    for call in sorted(later, key=_at):
+    for call in sorted(later, key=occurred_at):
         given: dict[_Argument, list[str]] = {}
         for field in fields_of(call, shown):
             argument = (call.attributes.get("tool_name"), field.words)
@@ -256,7 +256,7 @@ def _went_through_instead(record: Node, shown: Shown) -> dict[str, Stated]:
         for argument, values in given.items():  # of several values nobody knows which is instead
             for value in refused.get(argument, ()) if len(values) == 1 else ():
                 if value != values[0]:
-                    stated = Stated(values[0], call.node_id, _at(call), value)
+                    stated = Stated(values[0], call.node_id, occurred_at(call), value)
                     instead.setdefault(value, stated)
     return instead
 
@@ -337,7 +337,3 @@ def settled(shown: Shown) -> Iterator[Node]:
     """The events that state what is, or was: of a call what it asked for, where it worked."""
     outcomes = outcomes_of(shown.events)
     return (node for node in shown.events.values() if _states(node, outcomes.get(node.node_id)))
-
-
-def _at(node: Node) -> str:
-    return node.provenance.occurred_at or ""

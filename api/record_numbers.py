@@ -15,6 +15,7 @@ from api.record_fields import (
     holding,
     identifiers_in,
     is_echo,
+    occurred_at,
     of_meant_row,
     outcomes_of,
     words_of,
@@ -340,7 +341,7 @@ def _keeping(plan: Plan, shown: Shown) -> Field | None:
     question = telling_stems_of(plan.timeless)
     told = [
         (
-            (is_said_in(field.value, plan), bool(field.former), node.provenance.occurred_at or ""),
+            (is_said_in(field.value, plan), bool(field.former), occurred_at(node)),
             field,
         )
         for node in settled(shown)
@@ -374,7 +375,7 @@ def _said_number(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
         return None
     noun = stem_in(match["noun"].split()[-1].lower())
     numbers = [
-        (node.provenance.occurred_at or "", int(told["number"]), node.node_id)
+        (occurred_at(node), int(told["number"]), node.node_id)
         for node in filter(is_said, of_its_session(evidence, shown))
         for told in _NUMBER_OF.finditer(words_of(node, shown))
         if stem_in(told["noun"].lower()) == noun

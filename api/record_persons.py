@@ -8,7 +8,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import Final
 
-from api.deed_persons import told_by_deed
+from api.deed_persons import handed_to, told_by_deed
 from api.record_fields import (
     Field,
     Shown,
@@ -16,6 +16,7 @@ from api.record_fields import (
     holding,
     identifiers_in,
     is_echo,
+    occurred_at,
     outcomes_of,
     said_by,
     words_of,
@@ -170,7 +171,7 @@ def _on_duty(plan: Plan, shown: Shown) -> Value | None:
         return None
     words = {*words_in(plan.timeless.lower().replace("-", " "))}
     named = [
-        (node.provenance.occurred_at or "", field.value, node.node_id)
+        (occurred_at(node), field.value, node.node_id)
         for node in settled(shown)
         for field in fields_of(node, shown)
         if words.issuperset(role := {*field.words} - _NOW)
@@ -242,9 +243,7 @@ def _handed_to(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
     for node in of_its_session(evidence, shown):
         if node.attributes.get("tool_name"):
             continue
-        values = {field.words: field.value for field in fields_of(node, shown)}
-        giver, taker = values.get(("from",)), values.get(("to",))
-        if taker and giver and giver == node.provenance.agent_id:
+        if taker := handed_to(node, shown):
             return Value(taker, [node.node_id, *evidence])
     return None
 
@@ -301,12 +300,12 @@ def _agreed(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
     told = of_its_session(evidence, shown)
     refusals = [node for node in told if has_failed(node)]
     refusing = {node.attributes.get("tool_name") for node in refusals}
-    since = min((node.provenance.occurred_at or "" for node in refusals), default="")
+    since = min((occurred_at(node) for node in refusals), default="")
     for node in told:
         tool = node.attributes.get("tool_name")
         if node.attributes.get("kind") != EventKind.RESULT or tool in refusing or has_failed(node):
             continue
-        if (node.provenance.occurred_at or "") < since:
+        if occurred_at(node) < since:
             continue  # what was looked up before tells nothing of who said yes
         who = {
             field.value
@@ -320,7 +319,7 @@ def _agreed(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
 
 def _said_yes(evidence: list[str], told: list[Node], shown: Shown) -> Value | None:
     """Who said yes last between the refusal of a call and its success, and is no agent."""
-    told = sorted(told, key=lambda node: node.provenance.occurred_at or "")
+    told = sorted(told, key=occurred_at)
     agents = {
         node.provenance.agent_id for node in told if node.attributes.get("kind") == EventKind.CALL
     }

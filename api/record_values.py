@@ -14,6 +14,7 @@ from api.record_fields import (
     fields_of,
     is_echo,
     is_one_of_several,
+    occurred_at,
     of_meant_row,
     said_by,
     summary_of,
@@ -328,7 +329,7 @@ def _said_to_be(plan: Plan, shown: Shown) -> Value | None:
     thing = r"\s+".join(map(re.escape, match["thing"].split()))
     pattern = re.compile(rf"(?<!\w)(?:the|my|our|your)\s+{thing}{_IS}", re.IGNORECASE)
     sentences = [
-        (node.provenance.occurred_at or "", told["value"].strip(), node.node_id)
+        (occurred_at(node), told["value"].strip(), node.node_id)
         for node in shown.events.values()
         if node.attributes.get("kind") == EventKind.MESSAGE
         and (told := pattern.search(said_by(node, shown))) is not None

@@ -6,6 +6,7 @@ by `story_answer` and its like.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Final, Literal, NamedTuple
@@ -14,6 +15,9 @@ from api.retrieval.time_spans import TimeSpan
 from projections.events import LAST_MS
 
 Intent = Literal["why", "when", "what", "related", "general", "who_is", "how_does", "personalize"]
+
+IN_PAST: Final = re.compile(r"(?<!\w)(?:was|were|did|had)(?!\w)", re.IGNORECASE)
+"""A question asks about what is over."""
 
 
 class Operator(StrEnum):

@@ -20,7 +20,7 @@ from datetime import UTC, tzinfo
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from api.retrieval.plan import VALUES, Operator, Plan
+from api.retrieval.plan import IN_PAST, VALUES, Operator, Plan
 from api.retrieval.plan_phrases import ROWS, SAYS_FAILED
 from api.retrieval.query_terms import MAX_SEARCHED_CHARACTERS, as_meant
 from api.retrieval.question_forms import SURELY_BELOW, reading, without_asking
@@ -215,7 +215,7 @@ def plan_of(
     compares = _COMPARED.match(text) is not None
     if guessed and compares:  # of what there is of both, not of one value
         operator, confidence, guessed = Operator.SEARCH, 0.0, False
-    if (confidence == 0 and quoted) or (text != given and operator in _ASKED_OF_PASTED):
+    if (confidence == 0 and quoted) or (text != given and operator in _ASKEDIN_PASTED):
         operator, confidence, guessed = Operator.SIMILAR, max(confidence, 0.8), False
     elif of_name and not (besides or compares):
         operator, confidence, guessed = Operator.VALUE, _OF_A_NAME, True
@@ -270,7 +270,7 @@ def _windows_meant(
     what is promised may be done tonight.
     """
     is_now = any(span.span.first_ms <= now_ms < span.span.end_ms for span in spans)
-    if operator is Operator.VALUE and is_now and _OF_PAST.search(text) is None:
+    if operator is Operator.VALUE and is_now and IN_PAST.search(text) is None:
         return ()
     if operator is Operator.PROMISE and any(span.span.first_ms >= now_ms for span in spans):
         return ()
@@ -282,7 +282,6 @@ def _windows_meant(
 
 _HOWEVER_LONG: Final = (Operator.VALUE, Operator.PROMISE)
 """Operators of what is so now, whenever it was said."""
-_OF_PAST: Final = re.compile(r"(?<!\w)(?:was|were|did|had)(?!\w)", re.IGNORECASE)
 
 
 def _asks_if_so(text: str) -> bool:
@@ -348,7 +347,7 @@ _I_PROMISED: Final = re.compile(
     re.IGNORECASE,
 )
 _OF_A_TIME: Final = frozenset((Operator.WINDOW, Operator.VALUE_AT))
-_ASKED_OF_PASTED: Final = frozenset((Operator.TIME, Operator.ACTOR, Operator.VALUE))
+_ASKEDIN_PASTED: Final = frozenset((Operator.TIME, Operator.ACTOR, Operator.VALUE))
 """What else is asked of an error that was pasted: when it was there before, what somebody did."""
 
 

@@ -14,7 +14,7 @@ from api.retrieval.plan import Operator, Plan
 from api.retrieval.plan_phrases import ASKING_WORDS
 from api.retrieval.story_acts import acts_asked, asks_for_first
 from api.retrieval.story_features import Features
-from api.retrieval.story_roles import CALL, in_order, only_looks, roles_of
+from api.retrieval.story_roles import CALL, in_order, only_looks, roles_of, said_by_agents
 from api.retrieval.story_terms import (
     LIKELY_TOLD,
     StoryTerms,
@@ -141,7 +141,7 @@ def records_of(stories: Stories, features: Features, terms: StoryTerms) -> Array
 
 def promises(stories: Stories, features: Features, terms: StoryTerms) -> Array:
     """Which words of agents may promise something to those whom the question names."""
-    words = features.roles.says & ~stories.person & ~stories.asks & (stories.marks > 0)
+    words = said_by_agents(stories) & (stories.marks > 0)
     if (words & stories.theirs).any():  # whose agent it was that promised says less than to whom
         return numpy.asarray(words & stories.theirs)
     names = [
@@ -286,9 +286,7 @@ def may_be_kept(stories: Stories, plan: Plan, first: str) -> bool:
     """
     if plan.operator is not Operator.TIME or plan.ahead or plan.failed:
         return False
-    place = stories.ids.index(first)
-    is_spoken = int(stories.kind[place]) == MESSAGE
-    return is_spoken and not bool(stories.person[place] or stories.asks[place])
+    return bool(said_by_agents(stories)[stories.ids.index(first)])
 
 
 def beside_labels(stories: Stories, terms: StoryTerms, plan: Plan) -> TimeSpan | None:

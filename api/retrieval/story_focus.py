@@ -11,7 +11,7 @@ from api.retrieval.plan import VALUES, Operator, Plan
 from api.retrieval.story_acts import is_asked_for, is_heard_of
 from api.retrieval.story_features import Features
 from api.retrieval.story_limits import SAYING
-from api.retrieval.story_roles import in_order, only_looks
+from api.retrieval.story_roles import in_order, only_looks, said_by_agents
 from api.retrieval.story_terms import StoryTerms, stems_of_parts, stems_of_ways, ways_of_failing
 from enrichment.act_names import (
     apart,
@@ -309,7 +309,7 @@ def done_as_said_first(stories: Stories, features: Features, order: Array) -> Ar
     was done in the story of the words, they tell of it.
     """
     best, roles = int(order[0]), features.roles
-    if not roles.says[best] or stories.person[best] or stories.asks[best]:
+    if not said_by_agents(stories)[best]:
         return order
     if (kept_by := int(stories.kept_by[best])) >= 0:
         return in_front(numpy.array([kept_by]), order)
@@ -484,7 +484,7 @@ def told_by_agent(stories: Stories, features: Features, terms: StoryTerms, best:
     if features.roles.other[best] or with_call(stories, features)[best].all():
         return none
     says = stories.holds.all(axis=1) & (stories.counts[:, 0] > 0)
-    agents = says & features.roles.says & ~stories.person & ~stories.asks
+    agents = says & said_by_agents(stories)
     return none if (says & ~agents & ~stories.asks).any() else numpy.flatnonzero(agents)
 
 

@@ -22,7 +22,7 @@ from api.retrieval.fact_words import (
     question_stems,
 )
 from api.retrieval.plan import VALUES, Operator, Plan
-from api.retrieval.story_roles import Roles
+from api.retrieval.story_roles import Roles, said_by_agents
 from api.retrieval.story_terms import OF_FACTS, StoryTerms
 from enrichment.stems import stem_in, stems_of
 from pipelines.columns.records import Array, Stories, StoryFact
@@ -99,7 +99,7 @@ def within_limits(
         (operator in ORDER, stories.named & roles.says),
         (operator is Operator.SEARCH and not _is_of_words(stories, plan), ~stories.asks),
         (operator is Operator.SEARCH and bool(_DID_I.match(plan.timeless)), stories.person),
-        (operator is Operator.PROMISE, roles.says & ~stories.person & ~stories.asks),
+        (operator is Operator.PROMISE, said_by_agents(stories)),
         (operator is Operator.PROMISE, stories.marks > 0),
         (operator is Operator.PROMISE, ~stories.fulfilled),
         (operator in _OF_AGENTS, stories.acted),

@@ -82,6 +82,11 @@ def roles_of(stories: Stories) -> Roles:
     )
 
 
+def said_by_agents(stories: Stories) -> Array:
+    """Which events are words of agents that ask nothing."""
+    return numpy.asarray((stories.kind == MESSAGE) & ~stories.person & ~stories.asks)
+
+
 def only_looks(stories: Stories) -> Array:
     """Which events are of a tool that only looks, by its name."""
     return numpy.array([*map(is_reader, stories.tools), False], dtype=bool)[stories.tool]

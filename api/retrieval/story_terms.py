@@ -314,7 +314,7 @@ def stories_asked(
         text=terms.text,
         sessions=[*terms.sessions, *([session_id] if plan.session else ())],
         windows=plan.spans,
-        marks=sorted(_marks(terms, operator)),
+        marks=_marks(terms, operator),
         by_window=operator is Operator.WINDOW,
         by_speaker=operator in _BY_SPEAKER,
         by_failure=operator in BY_FAILURE,
@@ -326,11 +326,14 @@ def stories_asked(
     )
 
 
-PROMISED: Final = tuple(sorted({stem(word) for word in MARKS[Operator.PROMISE].split()}))
+_MARK_STEMS: Final = {
+    name: tuple(sorted({*map(stem, words.split())})) for name, words in MARKS.items()
+}
+PROMISED: Final = _MARK_STEMS[Operator.PROMISE]
 """Stems of words by which something is promised."""
 
 
-def _marks(terms: StoryTerms, operator: Operator) -> set[str]:
+def _marks(terms: StoryTerms, operator: Operator) -> Sequence[str]:
     if operator in COUNTED:
-        return set(stems_of_ways(ways_of_failing(terms.text)))
-    return {stem(word) for word in MARKS.get(operator, "").split()}
+        return sorted({*stems_of_ways(ways_of_failing(terms.text))})
+    return _MARK_STEMS.get(operator, ())

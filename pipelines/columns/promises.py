@@ -18,7 +18,7 @@ import numpy
 from enrichment.act_names import first_word, is_reader, objects_of, of_tool
 from enrichment.event_kinds import EventKind
 from pipelines.columns.listing import failures, identifiers_of, numbers_of_kinds
-from pipelines.columns.tables import NOBODY, Array, Bits, Rows
+from pipelines.columns.tables import NOBODY, Array, Rows
 from pipelines.columns.view import View
 
 Onwards = Callable[[int, Literal["previous", "following"]], Iterator[int]]
@@ -42,20 +42,15 @@ class Promises:
         self._onwards = onwards
         self._says = set(numbers_of_kinds(view, (EventKind.MESSAGE,)))
 
-    def keeping(self, rows: Rows, promised: Bits) -> Array:
-        """The row of the act that keeps what each event says; NOBODY: none does.
-
-        Args:
-            rows: of events.
-            promised: which of them promise something; the others are kept by what is done alone.
-        """
+    def keeping(self, rows: Rows) -> Array:
+        """The row of the act that keeps each of some promises; NOBODY: none does."""
         table = self._events.table
         users = table["user"][rows]
         worked = numpy.isin(table["kind"], numbers_of_kinds(self._view, (EventKind.RESULT,)))
         worked &= self._view.seen & ~failures(self._view)
         acts = numpy.flatnonzero(worked & numpy.isin(table["user"], users[users != NOBODY]))
         acts_of = self._by_name(rows, acts)
-        left = numpy.flatnonzero(promised & (acts_of == NOBODY))
+        left = numpy.flatnonzero(acts_of == NOBODY)
         if not len(left):
             return acts_of
         later = table["occurred_ms"][acts] > table["occurred_ms"][rows[left]].min()

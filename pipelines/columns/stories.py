@@ -260,7 +260,6 @@ class _Telling:
         ]
         counts, held = self._counted(rows)
         kept_by = self._kept_by(rows)
-        places = {row: place for place, row in enumerate(rows.tolist())}
         return Stories(
             ids=[events.ids[row] for row in rows.tolist()],
             authors=names["author"][0],
@@ -294,7 +293,7 @@ class _Telling:
             marks=(events.texts.counts(question.marks, rows) > 0).sum(axis=1),
             holds=numpy.stack(holds, axis=1) if holds else numpy.zeros((len(rows), 0), bool),
             fulfilled=kept_by != NOBODY,
-            kept_by=numpy.array([places.get(row, NOBODY) for row in kept_by.tolist()], "i4"),
+            kept_by=_places_of(kept_by.tolist(), rows) if question.promising else kept_by,
             cosines=unknown if vector is None else events.vectors.cosines(vector, rows),
         )
 
@@ -324,22 +323,15 @@ class _Telling:
         """The place of the failure that each event is a cause of; -1 of most."""
         if not self._leads_to:
             return numpy.full(len(rows), NOBODY, dtype=numpy.int32)
-        places = {row: place for place, row in enumerate(rows.tolist())}
-        leads = (self._leads_to.get(row, NOBODY) for row in places)
-        return numpy.array([places.get(row, NOBODY) for row in leads], dtype=numpy.int32)
+        return _places_of([self._leads_to.get(row, NOBODY) for row in rows.tolist()], rows)
 
     def _kept_by(self, rows: Rows) -> Array:
         """The row of the act that keeps what each event says; NOBODY: none, or it is not asked."""
-        if not self._question.promising:
-            return numpy.full(len(rows), NOBODY, dtype=numpy.int64)
-        promises = Promises(self._view, self._acting, self._onwards)
-        if self._question.by_promise:
-            return promises.keeping(rows, self._promises(rows))
-        # what was promised is asked for where the best that was found promises it
-        is_hit = numpy.isin(rows, list(islice(self._hits(), MAX_PROMISING)))
-        promised = numpy.flatnonzero(is_hit & self._promises(rows))
         acts = numpy.full(len(rows), NOBODY, dtype=numpy.int64)
-        acts[promised] = promises.keeping(rows[promised], numpy.ones(len(promised), dtype=bool))
+        if self._question.promising:
+            promised = numpy.flatnonzero(self._promises(rows))
+            promises = Promises(self._view, self._acting, self._onwards)
+            acts[promised] = promises.keeping(rows[promised])
         return acts
 
     def _promises(self, rows: Rows) -> Bits:
@@ -366,6 +358,12 @@ class _Telling:
         codes = {self._events.names.find(kind): code for code, kind in enumerate(KINDS)}
         other = KINDS.index(EventKind.OTHER)
         return numpy.array([codes.get(one, other) for one in numbers.tolist()], dtype=numpy.int8)
+
+
+def _places_of(others: Iterable[int], rows: Rows) -> Array:
+    """The places of some rows among others; NOBODY of those that are not there."""
+    places = {row: place for place, row in enumerate(rows.tolist())}
+    return numpy.array([places.get(row, NOBODY) for row in others], dtype=numpy.int32)
 
 
 MAX_NAMED: Final = 24
