@@ -15,7 +15,7 @@ from typing import ClassVar
 import pytest
 
 import recollect
-from recollect import AsyncMemory, Memory, UnexpectedAnswer
+from recollect import AsyncMemory, ClientClosed, Memory, UnexpectedAnswer
 from recollect.connection import headers_of
 
 
@@ -100,6 +100,27 @@ def test_half_a_surrogate_pair_may_be_asked_about(url: str) -> None:
     with pytest.raises(UnexpectedAnswer):  # of what answers here, and not of httpx or JSON
         memory.ask("what is \ud83d?", text=False)
     memory.close()
+
+
+def test_a_question_after_close_is_told_so(url: str) -> None:
+    """By an error of this package, once, and not by what httpx says."""
+    memory = Memory(url)
+    memory.close()
+    memory.close()  # as a block around it does
+    with pytest.raises(ClientClosed, match="closed; make another"):
+        memory.ask("what happened?", text=False)
+    with pytest.raises(ClientClosed):
+        list(memory.changes(since="0", wait=False))
+    assert list(memory.changes(since="0")) == []  # following ends where the client is closed
+
+    async def ask_after_close() -> None:
+        awaited = AsyncMemory(url)
+        await awaited.close()
+        with pytest.raises(ClientClosed):
+            await awaited.ask("what happened?", text=False)
+
+    asyncio.run(ask_after_close())
+    assert Answering.callers == []
 
 
 def test_a_loop_that_is_over_does_not_end_the_client(url: str) -> None:

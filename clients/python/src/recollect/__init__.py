@@ -13,6 +13,7 @@ from recollect.async_memory import AsyncMemory
 from recollect.delivery import Counts, Undelivered
 from recollect.errors import (
     ApiError,
+    ClientClosed,
     ConnectionFailed,
     EventConflict,
     Forbidden,
@@ -40,6 +41,7 @@ __all__ = [
     "AsyncMemory",
     "Cause",
     "Change",
+    "ClientClosed",
     "ConnectionFailed",
     "Counts",
     "Entities",

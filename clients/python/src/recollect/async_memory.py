@@ -318,7 +318,7 @@ class AsyncMemory(Recorder):
         match step:
             case Call():
                 with told():
-                    return as_reply(await self._links.here().request(**parts_of(step)))
+                    return as_reply(await self._links.to_ask().request(**parts_of(step)))
             case Pause():
                 await asyncio.sleep(step.seconds)
             case Flush():

@@ -12,7 +12,7 @@ import httpx
 from recollect.calls import Call, Reply, answer_of, error_of, model_reader
 from recollect.changes import EVENT_STREAM
 from recollect.delivery import Send
-from recollect.errors import ConnectionFailed, NoAnswer, UnexpectedAnswer
+from recollect.errors import ClientClosed, ConnectionFailed, NoAnswer, UnexpectedAnswer
 from recollect.events import json_of
 from recollect.models import BatchAccepted, BatchResult
 
@@ -26,7 +26,7 @@ CONNECT_TIMEOUT_S: Final = 5.0
 _TENANT: Final = "X-Tenant"
 
 
-ClientT = TypeVar("ClientT")
+ClientT = TypeVar("ClientT", httpx.Client, httpx.AsyncClient)
 
 
 class Links(Generic[ClientT]):
@@ -43,7 +43,7 @@ class Links(Generic[ClientT]):
     def __init__(
         self, make: Callable[[], ClientT], where: Callable[[], object] = os.getpid
     ) -> None:
-        self._make = make
+        self._make: Callable[[], ClientT] = make
         self._where = where
         self._held: tuple[object, ClientT] | None = None
 
@@ -53,6 +53,17 @@ class Links(Generic[ClientT]):
         if held is None or held[0] != where:
             held = self._held = (where, self._make())
         return held[1]
+
+    def to_ask(self) -> ClientT:
+        """The client to be used here, if it can be.
+
+        Raises:
+            ClientClosed: it was closed.
+        """
+        client = self.here()
+        if client.is_closed:
+            raise ClientClosed("This client is closed; make another one")
+        return client
 
 
 def checked_url(url: str) -> str:

@@ -14,6 +14,7 @@ RecollectError
 ├── ConnectionFailed       nothing answered, or the connection broke; retryable
 │   └── NoAnswer           in time: retryable, but a question is not asked again by itself
 ├── UnexpectedAnswer       what answered is not the API, or is too old or too new
+├── ClientClosed           asked after `close()`: make another client
 └── LocalServicesFailed    `Memory.local()` could not start or stop the embedded services
 """
 
@@ -116,6 +117,10 @@ class NoAnswer(ConnectionFailed):
 
 class UnexpectedAnswer(RecollectError):
     """What answered is not the API that this client knows."""
+
+
+class ClientClosed(RecollectError):
+    """This client was closed; nothing was sent."""
 
 
 class LocalServicesFailed(RecollectError):

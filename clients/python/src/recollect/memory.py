@@ -339,7 +339,7 @@ class Memory(Recorder):
     def _do(self, step: Step) -> Any:
         match step:
             case Call():
-                return reply_of(lambda: self._links.here().request(**parts_of(step)))
+                return reply_of(lambda: self._links.to_ask().request(**parts_of(step)))
             case Pause():
                 time.sleep(step.seconds)
             case Flush():
