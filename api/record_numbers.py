@@ -40,7 +40,7 @@ from enrichment.act_names import is_reader
 from enrichment.stems import stem_in, stems_of, telling_stems_of, words_in
 from enrichment.vocabulary import STOP_WORDS, word_set
 
-_HOW_MANY: Final = re.compile(r"^\W*(?:and\s+)?(?:for\s+)?how\s+many\s+(?!times\b)", re.IGNORECASE)
+_HOW_MANY: Final = re.compile(r"^\W*(?:and\s+)?(?:for\s+)?how\s+many\s+(?!times?\b)", re.IGNORECASE)
 
 _NUMBER: Final = re.compile(r"\d{1,15}")
 

@@ -271,8 +271,12 @@ _ANEW: Final = re.compile(
     r"|tak(?:e|es|ing)\s+(?:(?:it|that|this)\s+)?back(?!\s+to)|change\s+of\s+(?:plans?|mind)"
     r"|chang(?:ed|es)\s+(?:my|our|its|his|her)\s+minds?"
     r"|(?:new|other|another|different|revised|changed)\s+(?:plan|rule|deal|idea|wish|way|story"
-    r"|procedure|arrangement|preference)s?"
+    r"|procedure|arrangement|preference|policy|regime|regimen|routine|practice|method|opinion|view"
+    r"|mind|approach|habit|custom|instruction|try|attempt)s?"
     r"|(?:scrap|scratch|forget|disregard)\s+(?:that|it|the|what|my)|differently"
+    r"|revised|amended|take\s+two|correct(?:ing)?\s+myself|decided\s+(?:otherwise|anew)"
+    r"|(?:wish|want|like|need|have)\s+(?:to\s+)?(?:alter|change|revise|amend)(?:ed)?"
+    r"|(?:should|must|shall)\s+(?:look|be|go|work|run)\s+different"
     r"|from\s+(?:now|today)(?:\s+on)?|different(?:ly)?\s+now)(?!\w)",
     re.IGNORECASE,
 )

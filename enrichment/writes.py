@@ -2,10 +2,13 @@
 
 1. A call *writes* when a word of its tool's name says so (`WRITE_VERBS`), and no word before it
    says that it reads: first of its last part (`transfer` of `crewList.transfer`), then of all of
-   it. Of a tool that is declared, the declaration says it. A trial run (`dry_run`) writes nothing.
+   it. Where an argument says what is done, that says it (`projects(op: assign)`; `action` where
+   the name is no verb). Of a tool that is declared, the declaration says it. A trial run
+   (`dry_run`) writes nothing.
 2. What it is about (the subject) is what the declared argument names; else, the first that fits:
    the thing of its only id, or of the id whose noun is in the tool's name (of what sets or assigns
-   something, that is the value, and the other id the subject), or of the only id that is no
+   something, that is the value, and the other id the subject, but for what its last noun is of:
+   `set_user_defaults(user, partition)` is about the user), or of the only id that is no
    person's; what a key names by an identifier, as ids do (`move_pallet(pallet: P-7)`,
    `assign_bed(patient: P-2, bed: B-4)`); the event's user, when an argument holds the `user_id`;
    the person or the thing that a key names (`owner`, `repo`); else the event's user, when the tool
@@ -32,7 +35,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Any, Final, NamedTuple
 
 from enrichment.act_names import method
@@ -213,24 +216,67 @@ _FILES = re.compile(r"(.*_)?(file|filename|path|directory|folder|url|uri|command
 
 
 class _Verb(NamedTuple):
+    """What a call does.
+
+    Attributes:
+        verb: of its tool's name, or of the argument that says it.
+        nouns: the other words of the name.
+        last: of these the one that says what it is done to, `defaults` of `set_user_defaults`.
+    """
+
     verb: str
     nouns: frozenset[str]
+    last: str
 
 
-def _verb(tool: str, declared: Tool | None) -> _Verb | None:
-    """The word of a tool's name that says that it writes, and the others."""
+_OPERATIONS: Final = ("op", "operation", "action")
+"""Arguments that say what a call does."""
+_JOINING: Final = word_set("to for of on in at from with by")
+
+
+def _verb(tool: str, arguments: Mapping[str, Any], declared: Tool | None) -> _Verb | None:
+    """What writes, of a tool's name or of the argument that says it; None: it does not write."""
     words = name_words(tool)
     last = name_words(method(tool))
+    done = _operation(arguments, words) if declared is None else None
+    if done is not None:
+        return None if done in READ_VERBS else _verb_of(done, words, last)
     for names in (last, words):  # in `crewList.transfer` nothing is listed
         for place, word in enumerate(names):
             if word in READ_VERBS and declared is None:
                 return None
             row = WRITE_VERBS.get(word)
             if row or (row is not None and place == 0 and names is words):
-                return _Verb(word, frozenset(singular(w) for w in words if w != word))
+                return _verb_of(word, words, last)
     if declared is None:
         return None
-    return _Verb("".join(words[:1]), frozenset(map(singular, words)))
+    return _verb_of("".join(words[:1]), words, last)._replace(nouns=frozenset(map(singular, words)))
+
+
+def _operation(arguments: Mapping[str, Any], words: Sequence[str]) -> str | None:
+    """The verb that an argument says what is done by; None: none does."""
+    verbs = READ_VERBS | WRITE_VERBS.keys()
+    for key in _OPERATIONS:
+        told = _first_word(arguments.get(key))
+        if verbs.isdisjoint(told) or (key == "action" and not verbs.isdisjoint(words)):
+            continue  # what is done of itself, or what a rule that is made does
+        return told[0]
+    return None
+
+
+def _first_word(value: Any) -> list[str]:
+    return name_words(value)[:1] if isinstance(value, str) else []
+
+
+def _verb_of(verb: str, words: Sequence[str], last: Sequence[str]) -> _Verb:
+    nouns = [word for word in takewhile(_is_no_joining, last) if word != verb]
+    nouns = nouns or [word for word in words if word != verb]
+    last_noun = singular(nouns[-1]) if nouns else ""
+    return _Verb(verb, frozenset(singular(w) for w in words if w != verb), last_noun)
+
+
+def _is_no_joining(word: str) -> bool:
+    return word not in _JOINING
 
 
 def _claims(
@@ -238,10 +284,11 @@ def _claims(
 ) -> Iterator[Claim]:
     if declared is not None and not declared.writes:
         return
-    verb = _verb(tool, declared)
+    verb = _verb(tool, arguments, declared)
     if verb is None or any(arguments.get(name) is True for name in _TRIAL):
         return
-    fields = _flat(arguments)
+    saying = {key for key in _OPERATIONS if _first_word(arguments.get(key)) == [verb.verb]}
+    fields = _flat({key: item for key, item in arguments.items() if key not in saying})
     if declared is None or declared.about is None:
         subject = _subject(event, verb, fields)
     else:
@@ -395,8 +442,10 @@ def _chosen_id(ids: Sequence[tuple[str, str | None]], verb: _Verb) -> tuple[str,
         return ids[0] if ids else None
     told = [(key, noun) for key, noun in ids if noun and noun.rsplit("_", 1)[-1] in verb.nouns]
     if verb.verb in VALUE_VERBS:
-        others = [pair for pair in ids if pair not in told]
-        return others[0] if len(others) == 1 else None
+        owners: Sequence[tuple[str, str | None]]
+        owners = [pair for pair in told if not _is_last(verb, pair[0].removesuffix("_id"))]
+        owners = owners or [pair for pair in ids if pair not in told]
+        return owners[0] if len(owners) == 1 else None
     if len(told) == 1:
         return told[0]
     things = [(key, noun) for key, noun in ids if noun and noun.rsplit("_", 1)[-1] not in PEOPLE]
@@ -408,10 +457,17 @@ def _chosen_name(verb: _Verb, fields: Mapping[str, Any]) -> str | None:
     naming = [key for key in sorted(fields) if _is_name(fields[key]) and key not in _DESTINATIONS]
     told = [key for key in fields if not verb.nouns.isdisjoint(key.split("_"))]
     if verb.verb in VALUE_VERBS:
-        naming = [key for key in naming if key not in told] if told else []
+        owners = [key for key in naming if key in told and not _is_last(verb, key)]
+        others = [key for key in naming if key not in told] if told else []
+        naming = owners or others
     else:
         naming = [key for key in naming if key.rsplit("_", 1)[-1] in verb.nouns]
     return naming[0] if len(naming) == 1 and len(fields) > 1 else None
+
+
+def _is_last(verb: _Verb, key: str) -> bool:
+    """Whether a key is called as what a tool sets, and not as whose that is."""
+    return singular(key.rsplit("_", 1)[-1]) == verb.last
 
 
 def _is_name(value: Any) -> bool:

@@ -43,6 +43,8 @@ _MAY_BE_PLAIN: Final = frozenset(
 """Operators whose words plain questions of content have, too: "how many orders did we lose?"."""
 _SURELY_A_WISH: Final = 0.75
 """How likely a wish is asked for, from which on it is not read as a plain question besides."""
+_OF_A_PHRASE: Final = 0.5
+"""Of a row that is less sure, "the side of Ann" is no more than a phrase."""
 _NOT_PLAIN: Final = frozenset(Operator) - {Operator.SEARCH}
 
 
@@ -69,8 +71,10 @@ def told(
     """
     plan = planned(reads, asking, vector)
     answer = _told(reads, PersonAsked(asking, plan, hits, vector), persons)
-    may_be_plain = plan.guessed and plan.operator in _MAY_BE_PLAIN and asking.intent is None
-    if not may_be_plain or persons is None:
+    may_be_plain = plan.guessed and plan.operator in _MAY_BE_PLAIN
+    if plan.operator is Operator.VALUE and plan.confidence < _OF_A_PHRASE:
+        may_be_plain = not answer.confidence
+    if not may_be_plain or asking.intent is not None or persons is None:
         return answer
     unsure = plan.operator is Operator.PREFERENCE and plan.confidence < _SURELY_A_WISH
     if answer.confidence >= persons.threshold and not unsure:

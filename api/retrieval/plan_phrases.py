@@ -21,7 +21,9 @@ _WORK = r"(?:work(?:ed|s|ing)?|go(?:ne|es)?\s+through|went\s+through|succeed(?:e
 _DOES = r"(?:is|are|was|were|do|does|did|has|have|had|made|makes|caused|causes|kept|let)"
 _FAILED_SO = r"(?:failed|broke|crashed|timed\s+out|went\s+wrong|gone\s+wrong|did\s+not\s+(?:work|succeed|go\s+through)|didn't\s+(?:work|succeed|go\s+through))"
 _GO = r"(?:happen(?:ed|s|ing)?|went\s+on|going\s+on|goes\s+on|gone\s+on|t(?:ook|ake|aken)\s+place|occur(?:red|s)?|was\s+up|did\s+we\s+do|did\s+\w+(?:\s+\w+)?\s+do|was\s+done|got\s+done|was\s+worked\s+on)"
-_COUNT = r"(?:(?:the\s+)?(?:total\s+)?(?:tally|count|frequency|no\.?\s+of\s+(?:times|cases)))"
+_COUNT = (
+    r"(?:(?:the\s+)?(?:(?:total\s+)?(?:tally|count|frequency|no\.?\s+of\s+(?:times|cases))|total))"
+)
 _HAPPENED = r"(?:\w+ed|was|were|did|got|had|went|came|ran|fell|broke|threw|froze|hung|shut|gave|took|lost|stopped|quit|blew|said|sent|left)"
 
 _UNFINISHED = r"(?:open|outstanding|pending|unresolved|unfinished|unanswered|incomplete|undone|left\s+(?:open|undone)|in\s+progress|not\s+(?:yet\s+)?(?:done|closed|resolved|finished|completed|settled|answered))"
@@ -90,7 +92,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
         1.5,
         (
             r"how\s+(?:often|frequently)(?:\s+(?:did|does|do|has|have|had|was|were|is|are)(?:\s+it\s+(?:happen(?:ed)?(?:\s+that)?))?)?",
-            r"how\s+many\s+times(?:\s+(?:did|does|do|has|have|had|was|were|is|are)(?:\s+it\s+happen(?:ed)?(?:\s+that)?)?)?",
+            r"how\s+(?:many\s+times?|much\s+times)(?:\s+(?:did|does|do|has|have|had|was|were|is|are)(?:\s+it\s+happen(?:ed)?(?:\s+that)?)?)?",
             r"(?:what\s+is\s+|what's\s+|give\s+me\s+|tell\s+me\s+)?(?:the|an?)\s+(?:total\s+)?(?:number|count|amount|tally|total)\s+of\s+(?:the\s+|all\s+)?(?:times|cases|occasions|occurrences|failures|errors|attempts)(?:\s+(?:that|in\s+which|when))?",
             r"in\s+how\s+many\s+(?:cases|instances|sessions|occasions)(?:\s+(?:was|is)\s+it(?:\s+that)?)?",
             r"on\s+how\s+many\s+(?:occasions|days)",
@@ -108,6 +110,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
         "users",
         1.25,
         (
+            rf"^\W*(?:(?:a|the)\s+)?(?:register|roster|roll|list)\s+of\s+(?:all\s+)?(?:the\s+)?(?:parties|{_ALL_PEOPLE})\s+(?:who|that|with)",
             rf"(?:which|what)\s+(?:of\s+(?:our|the|all|my)\s+(?:the\s+)?)?(?:other\s+)?{_ALL_PEOPLE}",
             rf"who\s+(?:of|among|amongst)\s+(?:all\s+|the\s+|our\s+)*(?:the\s+)?{_PEOPLE}",
             rf"(?:list|name|show|give)(?:\s+me)?\s+(?:all\s+)?(?:the\s+|our\s+)?{_ALL_PEOPLE}(?:\s+(?:who|that|with|whose))?",
@@ -231,6 +234,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
         "preference",
         1.1,
         (
+            r"what(?:['\u2019]s|\s+is)\s+the\s+wish\W*$|there\s+is\s+something\s+(?:they|he|she)\s+wants?\s+(?:about|for|with)",
             r"(?:what|which|how)\s+(?:do(?:es)?|did|would|should)\s+.*\b(?:prefers?|preferred|favou?rs?|like[sd]?\s+(?:best|most|it|us|to)|rather\s+have)(?:\s+(?:for|in|about|with))?",
             r"(?:prefers?|preferred|preferences?|favou?rite|favou?rs?)(?:\s+(?:for|of|about|in|regarding|on))?",
             r"how\s+(?:do(?:es)?|did|would)\s+.*\b(?:want|like|wish)\s+(?:us|me|you|the\s+agent|it|things|them|to|their|his|her|my|our)(?:\s+(?:to\s+)?(?:do|handle|have|be|get|done|go\s+about))?",
@@ -272,6 +276,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
         "lesson",
         1.08,
         (
+            r"what\s+did\s+(?:we|you|they)\s+do\s+that\s+time\s+so\s+(?:that\s+)?it\s+(?:went|worked)(?:\s+through)?",
             r"what\s+(?:has\s+|had\s+|finally\s+|eventually\s+|was\s+it\s+that\s+|in\s+the\s+end\s+)?(?:fixed|helped|solved|resolved|cured|unblocked|repaired|did\s+the\s+trick|made\s+(?:it\s+)?(?:the\s+difference|work))(?:\s+(?:with|in|the))?",
             r"how\s+(?:was|were|is|has|have|had|did)\s+.*\b(?:solved|fixed|resolved|sorted\s+out|repaired|overcome|remedied|unblocked|cured|worked\s+around|dealt\s+with)(?:\s+(?:in\s+the\s+end|finally|eventually|before))?",
             rf"how\s+(?:did|do|could|can)\s+(?:we|i|you|they|the\s+agents?|somebody|someone)\s+(?:finally\s+|eventually\s+)?(?:get|make|manage|fix|solve|resolve|sort\s+out|repair|overcome|bring|deal\s+with|work\s+around)\b(?:.*?\b(?:to\s+)?{_WORK})?(?:\s+(?:in\s+the\s+end|finally|eventually|at\s+last))?",
@@ -296,6 +301,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
         "failures",
         1.06,
         (
+            rf"(?:the|which)\s+(?:function|tool|call|step|command|request)\s+that\s+{_FAILED_SO}",
             rf"(?:which|what|list|show(?:\s+me)?|give\s+me|name)\s+(?:all\s+)?(?:the\s+|of\s+the\s+)?(?:tool\s+)?{_CALL}\s+(?:that\s+)?(?:failed|fail|did\s+not\s+work|didn't\s+work|ended\s+in\s+(?:an\s+)?errors?|went\s+wrong|broke|crashed|timed\s+out|were\s+(?:refused|rejected|unsuccessful)|did\s+not\s+succeed|returned\s+(?:an\s+)?errors?)(?:\s+(?:when|during|in|for|at|while|with|on))?(?:\s+we\s+tried)?",
             rf"(?:which|what)\s+(?:tool\s+)?{_CALL}\s+(?:at|for|of|in|during|on|to)\b.*?\b(?:ended\s+in\s+(?:an\s+)?errors?|failed|did\s+not\s+work|went\s+wrong|were\s+unsuccessful|blew\s+up|bombed|broke|crashed|errored(?:\s+out)?|timed\s+out|choked|fell\s+over)",
             rf"(?:list|show(?:\s+me)?|give\s+me|name|produce|state|what\s+were|which\s+were|find)\s+(?:all\s+)?(?:the\s+)?(?:un-?successful|failed|failing|broken|erroneous|rejected|refused)\s+(?:tool\s+)?{_CALL}(?:\s+(?:at|of|for|in|during|to|with|on|pertaining\s+to))?",
@@ -458,6 +464,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
         "cause",
         1.2,
         (
+            r"did\s+(?:ops|we|you|they|some(?:body|one)|any(?:body|one))\s+(?:ship|change|deploy|switch|touch|push|alter|flip)\s+(?:some|any)thing",
             r"(?:triggered|caused|prompted|provoked|occasioned|brought\s+(?:on|about)|set\s+off)\s+by\s+(?:what|which(?:\s+(?:of|one|(?:changes?|tweaks?|decisions?|doings?|actions?|settings?|steps?|switch(?:es)?)))?)",
             r"(?:what|which\s+\w+(?:\s+\w+)?)\s+(?:is|was|are|were)\s+(?:\w+ly\s+)?(?:responsible|to\s+blame|at\s+fault)(?:\s+for)?",
             r"what(?:\s+\w+){0,2}\s+(?:accounts?|accounted)\s+for",
@@ -471,6 +478,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
         "cause",
         0.96,
         (
+            r"(?:the\s+)?original\s+(?:error|complaint|failure)(?:\s+of)?|(?<!\w)RCA(?!\w)(?:\s+(?:for|of|on))?|what\s+.*?\b(?:stumbled|tripped|choked|foundered)\s+(?:on|over)\W*$",
             r"(?:tell\s+me\s+|explain(?:\s+to\s+me)?\s+|do\s+(?:we|you)\s+know\s+)?why(?:\s+(?:did|was|were|is|are|do|does|has|have|had|could|can|would|will))?(?:\s+we\s+see)?",
             r"how\s+come(?:\s+(?:there\s+(?:is|are|was|were)|that|we))?",
             r"understand\s+(?:the\s+)?(?:trouble|problems?|failure|refusal|rejection|errors?|hiccup|issue)(?:\s+(?:with|of|in|about))?",
@@ -526,6 +534,18 @@ SAYS_FAILED: Final = re.compile(
     re.IGNORECASE,
 )
 """A question says that something failed."""
+SAYS_BROKE_DOWN: Final = re.compile(
+    r"(?<!\w)(?:(?:g[eo]t(?:s|ten)?|been|was|were|went|go(?:es)?|gone)\s+(?:stuck|lost|missing|dead|"
+    r"dark|silent|astray|stale|offline|haywire|bad|unanswered|hung|cut(?:\s+off)?)|"
+    r"f[ae]ll(?:s|en)?\s+(?:behind|over|out|through|apart|off|short)|"
+    r"r[au]ns?\s+(?:out(?:\s+of\s+\w+)?|dry|over|late)|"
+    r"(?:c[ao]mes?|turn(?:s|ed)?)\s+(?:out|back|up)\s+(?:empty|blank|short|late|garbled|corrupt\w*)|"
+    r"stop(?:s|ped)?|stall\w*|h[au]ng|froze|freezes?|frozen|jam(?:s|med)?|collapse[ds]?|"
+    r"overfl\w+|overr[au]ns?|overheat\w*|disconnect\w*|vanish\w*|disappear\w*|"
+    r"dr(?:o|op)p?(?:s|ped)?\s+(?:off|out)|chok(?:es?|ed)|los(?:es?|t)|miss(?:es|ed)?)(?!\w)",
+    re.IGNORECASE,
+)
+"""Or that something came to a bad end, which may also be what was wanted: an engine stopped."""
 SAID_SO: Final = 1.0
 """Strength of a question that says in so many words what it asks for."""
 

@@ -61,6 +61,7 @@ _AFTER_COLON: Final = re.compile(
     re.DOTALL,
 )
 """What stands behind a colon, or behind a question if it looks like an error."""
+_BETWEEN_ARROWS: Final = re.compile(r">>\s*([^<>\"]{8,}?)\s*<<")
 _PASTED: Final = re.compile(
     r"^(?P<before>(?:[^:?]|(?<=\d):(?=\d)){3,60}:\s|(?:[^\W\d_]+,?\s+){1,6}?(?=\S*(?:_|-\d|[A-Z]{2}))(?=[^?]*[=:(]))"
     r"(?P<pasted>(?=.*(?:\d|[_=]|[A-Z]{2}))\S.{6,}?[\d)\]}>\"'](?:\s(?:[KMGT]i?B|[A-HJ-Z]))?)\s+"
@@ -304,7 +305,8 @@ def _asks_of_name(text: str, operator: Operator, *, guessed: bool, unsure: bool)
 
 
 _IF_SO: Final = re.compile(
-    r"^\W*(?:is|are|was|were|do|does|did|has|have|had|should|(?:can|could|will|would)(?!\s+you))\b",
+    r"^\W*(?:is|are|was|were|do|does|did|has|have|had|should|ought|"
+    r"(?:can|could|will|would)(?!\s+you))\b",
     re.IGNORECASE,
 )
 _OF_CHANGE: Final = re.compile(
@@ -338,6 +340,11 @@ _NEEDED: Final = {
 }
 """What a question must have to be read so without a row: an error has a number or a mark, what is
 open is said to be so, the last words are words."""
+_OF_A_PROMISE: Final = re.compile(
+    r"(?<!\w)(?:promis\w+|pledg\w+|assur\w+|commit\w*|undert\w+|announc\w+|ow(?:e|es|ed|ing)|word|"
+    r"said|told|due|outstanding|pending|left|still|yet|wait\w*|kept|unkept|deliver\w*|follow\w*)(?!\w)",
+    re.IGNORECASE,
+)
 _OPENED: Final = re.compile(
     r"(?<!\w)(?:did|has|have|had|does|do)\s+(?:\S+\s+){1,3}?open(?:ed)?\b(?!\s+yet)", re.IGNORECASE
 )
@@ -384,6 +391,8 @@ def _asked(
     is_meant = needed is None or needed.search(text) is not None
     if learned is Operator.OPEN and _OPENED.search(text) is not None:
         is_meant = False  # who opened something asks for no more than that
+    if learned is Operator.PROMISE and _asks_if_so(text) and not _OF_A_PROMISE.search(text):
+        is_meant = False  # "will her funding run out soon?" asks about her, and for no promise
     if learned in _OF_PLACE and _asks_if_so(text):
         is_meant = False  # "did the alert resolve?" asks for no event beside another
     if shares[learned] >= least and is_meant and learned is not best:
@@ -458,6 +467,7 @@ def _in_gaps(match: re.Match[str]) -> str:
 
 def _with_quotes(text: str) -> str:
     """A question with quotation marks around an error that was pasted into it without any."""
+    text = _BETWEEN_ARROWS.sub(r'"\1"', text)
     match = _PASTED.match(text.strip())
     if match is None or _QUOTED.search(text) is not None or _ASKS.match(match["pasted"]):
         return text

@@ -127,7 +127,7 @@ class _Making:
         rarity = numpy.log1p((total - holding + 0.5) / (holding + 0.5))
         rarity *= numpy.sqrt(self._terms.shares)[telling]  # it is a guess, half believed
         shares = numpy.array(self._terms.shares)
-        unmeant = numpy.array(self._terms.is_aside, dtype=bool) | (shares < LIKELY_TOLD)
+        unmeant = self._terms.may_be_unsaid | (shares < LIKELY_TOLD)
         unheard = unmeant[telling] & (holding == 0)
         if not unheard.all():
             rarity[unheard] = 0.0

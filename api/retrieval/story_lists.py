@@ -293,9 +293,10 @@ def acts_answer(query: str, plan: Plan, listed: Listed) -> StoryAnswer:
 def is_unheard_of(stories: Stories, terms: StoryTerms, plan: Plan, first: str) -> bool:
     """Whether nobody ever said a word of what a question counts.
 
-    Of a failure that is most of the words: who asks tells in other words what a tool reported. So
-    is it where nothing is counted: "which size did E-4 use in the end?" asks for a field. Where no
-    row of phrases says how the question asks, a word that may say it need not be heard of.
+    Of a failure the judge says it: who asks tells in other words what a tool reported. Where
+    nothing is counted that is most of the words: "which size did E-4 use in the end?" asks for a
+    field. Where no row of phrases says how the question asks, a word that may say it need not be
+    heard of.
 
     Args:
         stories: that were found.
@@ -303,16 +304,15 @@ def is_unheard_of(stories: Stories, terms: StoryTerms, plan: Plan, first: str) -
         plan: of it.
         first: the id of the event that answers it best.
     """
-    telling = [place for place, asking in enumerate(terms.is_asking) if not asking]
-    least = LIKELY_TOLD if plan.guessed else 0.0
-    telling = [
-        place for place in telling if not terms.is_aside[place] and terms.shares[place] >= least
-    ]
-    unheard = sum(not is_heard_of(stories, place) for place in telling)
     counts = plan.operator is Operator.COUNT or _HOW_MANY.match(plan.timeless) is not None
-    loosely = not counts or stories.failed[stories.ids.index(first)]
-    allowed = len(telling) // 2 if loosely else 0
-    return unheard > allowed
+    if counts and stories.failed[stories.ids.index(first)]:
+        return False
+    telling = [place for place, asking in enumerate(terms.is_asking) if not asking]
+    unsaid = terms.may_be_unsaid
+    least = LIKELY_TOLD if plan.guessed else 0.0
+    telling = [place for place in telling if not unsaid[place] and terms.shares[place] >= least]
+    unheard = sum(not is_heard_of(stories, place) for place in telling)
+    return unheard > (0 if counts else len(telling) // 2)
 
 
 def _kinds(query: str, plan: Plan) -> tuple[EventKind, ...] | None:

@@ -274,10 +274,15 @@ def _gave_leave(
 ) -> bool:
     """Whether it is asked who let something through that was refused at first, and is told of."""
     roles = features.roles
-    let_through = roles.fixing_call[best] or roles.fixing_result[best]
-    asks = GIVING_LEAVE.search(terms.text) or (let_through and _LEAVE.search(terms.text))
+    is_attempt = bool(
+        (roles.fixing_call | roles.fixing_result | roles.failed_call | stories.failed)[best]
+    )
+    asks = GIVING_LEAVE.search(terms.text) is not None
+    asks |= is_attempt and _LEAVE.search(terms.text) is not None
+    if is_attempt and not (asks or plan.failed or features.acts.done):
+        asks = _SPEAKING.search(terms.text) is None  # "who waved it through?", in words of no tool
     of_story = (stories.story == stories.story[best]) & roles.between & roles.worked
-    return plan.operator is Operator.ACTOR and bool(asks) and bool(of_story.any())
+    return plan.operator is Operator.ACTOR and asks and bool(of_story.any())
 
 
 def _is_asking(stories: Stories, features: Features, terms: StoryTerms, best: int) -> bool:
@@ -412,6 +417,8 @@ def _of_alike(
     is_of_failure = plan.operator is Operator.USERS or plan.failed
     if is_of_failure and _SPEAKING.search(terms.text) is None:
         best = _failed_at(stories, features, best)
+    if not is_of_failure or not stories.failed[best]:
+        best = _broken_at(stories, features, terms, best)
     evidence = _alike(stories, features, terms, best)
     if plan.operator is Operator.USERS:
         evidence = _first_of_each(stories, evidence)
@@ -428,6 +435,20 @@ def _failed_at(stories: Stories, features: Features, told: int) -> int:
     of_story = stories.story == stories.story[told]
     failed = numpy.flatnonzero(of_story & stories.failed & (stories.tool >= 0) & features.within)
     return int(failed[0]) if len(failed) else told
+
+
+def _broken_at(stories: Stories, features: Features, terms: StoryTerms, told: int) -> int:
+    """The failure of its tool, where a thing is said to have come to a bad end; else the event.
+
+    Neither the call nor its result says so: "the drain got stuck" is told by what a drain failed
+    with, and not by each drain.
+    """
+    broken = numpy.flatnonzero(terms.is_broken)
+    if not len(broken) or stories.tool[told] < 0 or (stories.counts[told, broken] > 0).any():
+        return told
+    failed = stories.failed & (stories.tool == stories.tool[told]) & features.within
+    failed &= stories.story == stories.story[told]
+    return int(failed.argmax()) if failed.any() else told
 
 
 def _of_cause(stories: Stories, features: Features, terms: StoryTerms, *, order: Array) -> Proof:
@@ -536,8 +557,8 @@ def _alike(stories: Stories, features: Features, terms: StoryTerms, best: int) -
     if not stories.failed[best]:
         same &= stories.kind == stories.kind[best]
     holds = stories.counts > 0
-    if _names_tool(stories, terms, best) or (not holds[best].any() and stories.tool[best] >= 0):
-        same &= stories.tool == stories.tool[best]  # what says no word is told by its tool alone
+    if stories.tool[best] >= 0 and _is_told_by_tool(stories, terms, best):
+        same &= stories.tool == stories.tool[best]
     if stories.marks[best]:  # it says how it failed, as the question does
         same &= stories.marks > 0
     rarity = numpy.log1p(stories.total / numpy.maximum(stories.holding, 1))
@@ -554,6 +575,19 @@ def _alike(stories: Stories, features: Features, terms: StoryTerms, best: int) -
     same &= within >= 0
     places = numpy.flatnonzero(same)
     return numpy.asarray(places[numpy.argsort(stories.occurred_ms[places], kind="stable")])
+
+
+def _is_told_by_tool(stories: Stories, terms: StoryTerms, best: int) -> bool:
+    """Whether its tool says what sort of event one is, and not the words of the question alone.
+
+    A failure that says a few of them does not: `{"code": ...}` holds "the login code got lost" no
+    more than any other that has a code.
+    """
+    holds = stories.counts[best] > 0
+    if _names_tool(stories, terms, best) or not holds.any():
+        return True
+    telling = terms.telling(()) & ~terms.may_be_unsaid
+    return bool(stories.failed[best]) and not bool(holds[telling].all() or stories.marks[best])
 
 
 def _names_tool(stories: Stories, terms: StoryTerms, place: int) -> bool:

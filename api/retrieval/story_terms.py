@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import numpy
 
 from api.retrieval.plan import VALUES, Operator, Plan
-from api.retrieval.plan_phrases import ASKING_WORDS, MARKS, SAYS_FAILED
+from api.retrieval.plan_phrases import ASKING_WORDS, MARKS, SAYS_BROKE_DOWN, SAYS_FAILED
 from api.retrieval.query_terms import as_meant
 from api.retrieval.question_forms import topic_shares
 from enrichment.stems import plain, stem, verbs_of, words_in
@@ -123,6 +123,8 @@ class StoryTerms(NamedTuple):
         is_aside: of each word, whether it stands beside the clause that says what is asked, and
             not in it: "somebody complains again: how often did the export stop?"; or says that it
             failed, where that is counted.
+        is_broken: of each word, whether it says that something came to a bad end, where that is
+            counted: "the drain got stuck".
         joined: stems of two words in a row that are written as one ("call sheet", `callsheet`), and
             the places of the two among the stems.
         verbs: stems of the verbs that words are nouns of ("enrolment", `enrol`), names apart.
@@ -137,6 +139,7 @@ class StoryTerms(NamedTuple):
     text: str
     sessions: tuple[str, ...]
     is_aside: tuple[bool, ...]
+    is_broken: tuple[bool, ...]
     joined: tuple[Joined, ...] = ()
     verbs: tuple[Joined, ...] = ()
 
@@ -144,6 +147,12 @@ class StoryTerms(NamedTuple):
     def is_topicless(self) -> bool:
         """Whether it says how it asks and nothing of what about: "which change caused it?"."""
         return all(self.is_asking) and not self.identifiers
+
+    @property
+    def may_be_unsaid(self) -> Array:
+        """Of each word, whether an answer need not say it: it leads there, or says how it ended."""
+        pairs = zip(self.is_aside, self.is_broken, strict=True)
+        return numpy.array([aside or broken for aside, broken in pairs], dtype=bool)
 
     def telling(self, names: Iterable[str]) -> Array:
         """Which of the words say what the question is about, none of them being somebody's name.
@@ -180,6 +189,7 @@ def story_terms(query: str, plan: Plan) -> StoryTerms:
     lowered = (plain(one.lower()) for one in _CAPITALISED.findall(_ASKING.sub("", query)))
     parts = [part for one in lowered for part in (one, *words_in(one))]
     shares = _shares(query, plan, chosen.values())
+    broken = _words_of(SAYS_BROKE_DOWN, query) if plan.operator in COUNTED else set()
     aside = _aside(query, plan, dict(zip(chosen, shares, strict=True)))
     return StoryTerms(
         words=tuple(chosen.values()),
@@ -201,7 +211,12 @@ def story_terms(query: str, plan: Plan) -> StoryTerms:
             if word not in ASKING_WORDS and word not in parts and verb not in chosen
         ),
         is_aside=tuple(word in aside for word in chosen.values()),
+        is_broken=tuple(word in broken for word in chosen.values()),
     )
+
+
+def _words_of(pattern: re.Pattern[str], query: str) -> set[str]:
+    return {word for match in pattern.finditer(query) for word in words_in(match[0].lower())}
 
 
 def _aside(query: str, plan: Plan, shares: Mapping[str, float]) -> set[str]:
@@ -212,8 +227,7 @@ def _aside(query: str, plan: Plan, shares: Mapping[str, float]) -> set[str]:
     failed, in whatever way a tool says so.
     """
     is_counted = plan.failed and plan.operator in COUNTED
-    failed = SAYS_FAILED.finditer(query) if is_counted else ()
-    failing = {word for match in failed for word in words_in(match[0].lower())}
+    failing = _words_of(SAYS_FAILED, query) if is_counted else set()
     clauses = _CLAUSE.split(query.rstrip(" .!?")) if plan.operator in _LED_TO else []
     if len(clauses) < 2:
         return failing

@@ -34,7 +34,50 @@ def _jammed(number: int) -> tuple[Step, ...]:
     )
 
 
+def _without_code(number: int) -> tuple[Step, ...]:
+    return (
+        said_by_user("The code for logging in never comes."),
+        call("POST /auth/otp", channel="sms"),
+        error("POST /auth/otp", f'{{"code":"NO_RECEIPT","trace":"q{number}c-77"}}'),
+        said_by_agent("I read it out to you by telephone."),
+    )
+
+
+_BASIN: Final = {"name": "basin-cobalt", "hall": "H-3"}
+
+
+def _drained(times: int) -> tuple[Step, ...]:
+    over = "error when emptying pits (ignored: 7): cannot go over the budget of the pump"
+    tried = (call("basins:drain", basin=_BASIN, grace="120s"), error("basins:drain", over))
+    return (
+        said_by_user("drain basin-cobalt, the inspector wants to see the tiles."),
+        *tried * times,
+        said_by_agent("Some pits refuse to empty. I wait for the quiet hours."),
+    )
+
+
 SESSIONS: Final[tuple[Told, ...]] = (
+    ("pin-1", 12.0, "rosa", "desk-agent", _without_code(1)),
+    ("pin-2", 11.0, "rosa", "desk-agent", _without_code(2)),
+    (
+        *("bill-1", 10.5, "rosa", "desk-agent"),
+        (
+            said_by_user("Please pay me the ten euro back."),
+            call("refunds.create", amount=10),
+            error("refunds.create", '{"errorCode":"CEILING","message":"10 is over the ceiling"}'),
+            said_by_agent("That is over what I may pay out."),
+        ),
+    ),
+    ("drain-1", 10.0, "rosa", "pool-agent", _drained(2)),
+    (
+        *("drain-2", 9.5, "rosa", "pool-agent"),
+        (
+            *_drained(1),
+            call("basins:drain", basin=_BASIN, grace="120s", sluice=2),
+            result("basins:drain", drained=7, remaining=0),
+            said_by_agent("All clear, 7 pits drained."),
+        ),
+    ),
     ("jam-1", 9.0, "rosa", "pool-agent", _jammed(1)),
     ("jam-2", 8.0, "rosa", "pool-agent", _jammed(2)),
     (
@@ -108,6 +151,26 @@ def test_how_often_is_what_failed_of_the_tool_that_tells_it(
     edition: Edition, question: str
 ) -> None:
     answer = edition.ask(question, user_id="rosa")["answer"]
+    assert (answer["type"], answer["value"]) == ("count", 2)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "count(the drain of basin-cobalt got stuck)?",
+        "The drain of basin-cobalt stopped. Yes. But how many times?",
+    ],
+)
+def test_what_came_to_a_bad_end_is_counted_by_what_its_tool_failed_with(
+    edition: Edition, question: str
+) -> None:
+    """And not by each of its calls."""
+    answer = edition.ask(question, user_id="rosa")["answer"]
+    assert (answer["type"], answer["value"]) == ("count", 3)
+
+
+def test_a_failure_that_holds_one_of_the_words_is_not_counted(edition: Edition) -> None:
+    answer = edition.ask("the login code got lost: n=?", user_id="rosa")["answer"]
     assert (answer["type"], answer["value"]) == ("count", 2)
 
 

@@ -152,6 +152,12 @@ def test_what_was_told_by_the_way_answers_what_no_word_says(
     assert ranked(document)[0] == _ASIDE[1]
 
 
+def test_a_phrase_that_asks_for_no_value_is_answered_by_what_was_told(edition: Edition) -> None:
+    question = "Any gift for strings and bows on the side of Ines Moreau?"
+    document = edition.ask(question, user_id=INES)
+    assert (ranked(document)[0], document["meta"]["answered"]) == (_ASIDE[1], True)
+
+
 def test_a_profile_tells_wishes_and_remarks_before_thanks_and_tasks(edition: Edition) -> None:
     document = edition.ask("What do we know about Ines Moreau?", user_id=INES)
     told = ranked(document)

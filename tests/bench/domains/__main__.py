@@ -57,6 +57,9 @@ OWN: Final = (
     "clusterops",
     "webshop",
     "wetlab",
+    "telco",
+    "payroll",
+    "mlresearch",
 )
 KEPT_APART: Final = (
     "clinic",
@@ -67,6 +70,9 @@ KEPT_APART: Final = (
     "clusterops",
     "webshop",
     "wetlab",
+    "telco",
+    "payroll",
+    "mlresearch",
 )
 """Nothing of these is learned from."""
 LEARNED_FROM: Final = tuple(name for name in OWN if name not in KEPT_APART)

@@ -17,6 +17,10 @@ NOW_MS = 1_795_543_200_000  # 2026-11-24T18:00Z
 
 PHRASINGS: dict[Operator, tuple[str, ...]] = {
     Operator.CAUSE: (
+        "RCA the frozen clock in hall 4 please",
+        "The original error of the tram sweep, one line will do.",
+        "nobody wrote down what the move of crate 7 stumbled on",
+        "All shelves say E-81. did ops ship something",
         "Why did the payment fail?",
         "Why do my customers' payments keep failing?",
         "What went wrong with the import?",
@@ -41,6 +45,7 @@ PHRASINGS: dict[Operator, tuple[str, ...]] = {
         "A guest of mine would like to understand the trouble with the double entry.",
     ),
     Operator.LESSON: (
+        "one like the rusty gate came in, what did we do that time so it went",
         "delta between failing and passing run, the export",
         "How was the import fixed?",
         "How did we get the printer to work in the end?",
@@ -84,6 +89,7 @@ PHRASINGS: dict[Operator, tuple[str, ...]] = {
         "By which steps was the move done?",
     ),
     Operator.FAILURES: (
+        "tell me the function that broke in the tide report",
         "Which step of the firing of kiln K-2 blew up?",
         "Please list those steps of the firing of kiln K-2 that were answered with a refusal.",
         "did any dns call error out?",
@@ -168,6 +174,9 @@ PHRASINGS: dict[Operator, tuple[str, ...]] = {
         "Describe the step that antedates the refused export.",
     ),
     Operator.COUNT: (
+        "It was how much times that the mill threw the belt?",
+        "How many time the loading of the barge stopped? I ask for statistic.",
+        "Total, please: the ferry stopped receiving the tide.",
         "How often did the login fail?",
         "How many times was the order changed?",
         "Count how often the job timed out.",
@@ -182,6 +191,7 @@ PHRASINGS: dict[Operator, tuple[str, ...]] = {
         "tally pls, the lift stuck between two floors",
     ),
     Operator.USERS: (
+        "Register of all parties who asked for a second key?",
         "Which of our users had a late parcel?",
         "Who of all customers asked for a refund?",
         "List the users who were locked out.",
@@ -218,6 +228,8 @@ PHRASINGS: dict[Operator, tuple[str, ...]] = {
         "Which value did the limit have on 15 November?",
     ),
     Operator.PREFERENCE: (
+        "I'd rather not annoy Ayla. When it comes to soup, what's the wish?",
+        "there is something they want about the lamps, isn't there",
         "Did Ana leave word on the export?",
         "How should the training of the guards be done?",
         "What does Ana prefer for delivery?",
@@ -241,6 +253,7 @@ PHRASINGS: dict[Operator, tuple[str, ...]] = {
         "Which information is held about Ana Berg at present?",
     ),
     Operator.SIMILAR: (
+        "no no no >> E_DAMP 0.31 shelf 9 << did that happen before",
         "Find events similar to the refund that timed out.",
         "Have we seen this before: DiskError: no space left on /data",
         "Did something like this happen earlier? ConnectTimeout: 30 s",
@@ -437,6 +450,7 @@ def test_a_day_that_something_is_of_leaves_no_name_behind() -> None:
 def test_what_stands_behind_a_question_is_quoted_if_it_looks_like_an_error() -> None:
     assert plan_of("Who set the blue label? Login suffices.", NOW_MS).quoted == ""
     assert plan_of("Seen this? E_FULL, queue 7", NOW_MS).quoted == "E_FULL, queue 7"
+    assert plan_of("oh >> E_FULL, queue 7 << again?", NOW_MS).quoted == "E_FULL, queue 7"
 
 
 @pytest.mark.parametrize(
@@ -483,6 +497,11 @@ def test_what_is_so_today_may_have_been_so_for_long() -> None:
 def test_all_about_somebody_on_a_day_is_what_happened_on_it() -> None:
     assert plan_of("Ana on Wednesday, fill me in real quick", NOW_MS).operator is Operator.WINDOW
     assert plan_of("Ana, fill me in real quick", NOW_MS).operator is not Operator.WINDOW
+
+
+def test_whether_something_about_somebody_is_so_asks_for_no_promise() -> None:
+    question = "Ought we to write briefly to Ana on account of a reading disorder?"
+    assert plan_of(question, NOW_MS).operator is not Operator.PROMISE
 
 
 def test_how_much_of_something_is_no_count() -> None:

@@ -104,6 +104,18 @@ def test_what_says_no_word_of_the_question_is_counted_by_its_tool() -> None:
     assert answer(question, stories, plan, terms).evidence == ["1", "3"]
 
 
+def test_a_thing_that_came_to_a_bad_end_is_counted_by_what_its_tool_failed_with() -> None:
+    """And neither by each call nor by the one that worked."""
+    plan, terms, stories = asked("The blister run for Les Tilleuls stopped. How many times?")
+    for story in range(2):
+        stories.add(story, "call", "blister run Les Tilleuls", tool="robot.fill", cosine=0.9)
+        stories.add(story, "failure", "E22 not recognised", tool="robot.fill", cosine=-0.9)
+    stories.add(1, "call", "blister run Les Tilleuls split", tool="robot.fill", cosine=0.9)
+    stories.add(1, "result", "trays 14", tool="robot.fill")
+    given = story_answer(stories.stories(), terms, plan, now_ms=NOW_MS, zone=UTC)
+    assert (given.value, given.evidence) == (2, ["1", "3"])
+
+
 def test_how_often_it_failed_in_one_way_counts_no_other_way() -> None:
     question = "How often did the printer time out?"
     plan, terms, stories = asked(question)

@@ -364,6 +364,19 @@ def test_who_lifted_a_lock_is_told_by_what_let_it_through() -> None:
     assert asked.answer().order[0] == "3"
 
 
+@pytest.mark.parametrize("asking", ["waved run-81 to the front", "cleared run-81 for the kiln"])
+def test_who_let_it_through_is_asked_in_words_of_no_tool(asking: str) -> None:
+    asked = Asked(f"Can it be that nobody remembers who {asking}?")
+    asked.add(0, "message", "mine waits behind all", cosine=-0.9, **BY_ANN)
+    asked.add(0, "call", "run-81 priority 9", tool="sched.update", cosine=0.9, **OF_ANN)
+    asked.add(0, "failure", "run-81 over the ceiling", tool="sched.update", cosine=0.8, **OF_ANN)
+    asked.add(0, "call", "page duty", tool="pager.send", **OF_ANN)
+    asked.add(0, "result", "ack by rosalind", tool="pager.send", **OF_ANN)
+    asked.add(0, "call", "run-81 priority 9 flag", tool="sched.update", **OF_ANN)
+    asked.add(0, "result", "run-81 moved", tool="sched.update", **OF_ANN)
+    assert asked.answer().order[0] == "4"
+
+
 def test_what_made_a_thing_is_no_failure_that_does_not_say_it() -> None:
     asked = Asked("MN-19437 is on the bill, what produced it?")
     asked.add(0, "call", "extract 28", tool="download")

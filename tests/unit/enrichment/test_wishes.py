@@ -326,6 +326,14 @@ def test_without_an_analysis_there_are_none() -> None:
         ("My walks: I take it back. Two short ones.", "Two short ones"),
         ("Letters, change of plan: grey envelopes only.", "grey envelopes only"),
         ("On lamps I see it differently now: warm light, no bulbs.", "warm light, no bulbs"),
+        ("New policy for my letters. Grey envelopes only.", "Grey envelopes only"),
+        ("Letters: I must correct myself. Grey envelopes only.", "Grey envelopes only"),
+        ("My walks, take two: only short ones, please.", "only short ones"),
+        (
+            "The weekly page should look different: tables and figures only.",
+            "tables and figures only",
+        ),
+        ("How you greet me, this I wish to alter. Only by name, please.", "Only by name"),
     ],
 )
 def test_what_is_announced_as_new_takes_the_place_of_a_wish(

@@ -55,6 +55,31 @@ SUBJECTS = {
         {"order_id": "A-1", "customer_id": USER, "colour": "grey"},
         [(USER, "has_order", "A-1"), ("A-1", "has_colour", "grey")],
     ),
+    "what is set is said last, and whose it is before": (
+        "slurm.set_user_defaults",
+        {"user": "rsch-42", "partition": "mi300-trial"},
+        [("rsch-42", "has_partition", "mi300-trial")],
+    ),
+    "of ids, too": (
+        "set_order_carrier",
+        {"order_id": "A-1", "carrier_id": "C-2"},
+        [("A-1", "has_carrier", "C-2")],
+    ),
+    "a word that joins ends what is set": (
+        "assign_bed_to_patient",
+        {"patient": "P-2", "bed": "B-4"},
+        [("P-2", "has_bed", "B-4")],
+    ),
+    "an argument says what is done": (
+        "annot.v3/projects",
+        {"op": "assign", "pi": USER, "workforce": "Labelwerk"},
+        [(USER, "has_workforce", "Labelwerk")],
+    ),
+    "so does an action, where the name is no verb": (
+        "crm/contacts",
+        {"action": "update_contact", "contact_id": "c-1", "city": "Oslo"},
+        [("c-1", "has_city", "Oslo")],
+    ),
     "a list of one object is that object": (
         "coverage.set",
         {"user": USER, "cover": [{"name": "Ada Lim"}]},
@@ -197,6 +222,8 @@ NOTHING = {
         "SetFate",
         {"tag": "PV:8245", "scene": "S35/32", "fate": "crushed"},
     ),
+    "an argument that says that it looks": ("set_plan", {"op": "get", "plan": "Plus"}),
+    "what a rule that is looked at does": ("rules/show", {"action": "update", "rule_id": "r-1"}),
     "a trial": ("set_plan", {"customer_id": "c-1", "plan": "Plus", "dry_run": True}),
     "a file of nobody's": ("edit_file", {"path": "src/app.py", "replace": "x"}),
     "something new without an id": ("create_ticket", {"title": "Broken", "priority": "high"}),
