@@ -274,8 +274,9 @@ _ANEW: Final = re.compile(
     r"|procedure|arrangement|preference|policy|regime|regimen|routine|practice|method|opinion|view"
     r"|mind|approach|habit|custom|instruction|try|attempt)s?"
     r"|(?:scrap|scratch|forget|disregard)\s+(?:that|it|the|what|my)|differently"
-    r"|revised|amended|take\s+two|correct(?:ing)?\s+myself|decided\s+(?:otherwise|anew)"
-    r"|(?:wish|want|like|need|have)\s+(?:to\s+)?(?:alter|change|revise|amend)(?:ed)?"
+    r"|(?:,\s*(?:revised|amended)|take\s+two"  # an invoice may be revised as well
+    r"|(?:wish|want|like)\s+to\s+(?:alter|change|revise|amend))(?=\W*$)"
+    r"|correct(?:ing)?\s+myself|decided\s+(?:otherwise|anew)"
     r"|(?:should|must|shall)\s+(?:look|be|go|work|run)\s+different"
     r"|from\s+(?:now|today)(?:\s+on)?|different(?:ly)?\s+now)(?!\w)",
     re.IGNORECASE,

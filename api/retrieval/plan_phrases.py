@@ -96,6 +96,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
             r"(?:what\s+is\s+|what's\s+|give\s+me\s+|tell\s+me\s+)?(?:the|an?)\s+(?:total\s+)?(?:number|count|amount|tally|total)\s+of\s+(?:the\s+|all\s+)?(?:times|cases|occasions|occurrences|failures|errors|attempts)(?:\s+(?:that|in\s+which|when))?",
             r"in\s+how\s+many\s+(?:cases|instances|sessions|occasions)(?:\s+(?:was|is)\s+it(?:\s+that)?)?",
             r"on\s+how\s+many\s+(?:occasions|days)",
+            r"^\W*(?:total\s+)?(?:number|count|tally)\s+of\s+times(?=\s+\w)",
             r"^\W*(?:[^?:]{1,40}:\s*)?(?:(?:total|number|count|tally)\s+of\s+)?(?:the\s+|all\s+)?(?:times|occasions|occurrences|instances)(?:\s+(?:on\s+(?:file|record)|so\s+far))?\s+(?:(?:in|on|at)\s+which|when|where|that)",
             r"count\s+(?:how\s+(?:often|many(?:\s+times)?)|the\s+(?:times|number|occurrences|cases)|all|every|up)?(?:\s+(?:that|of))?",
             r"how\s+many(?=\s+\w+(?:\s+(?:have|has|had))?\s+(?:failed|went\s+wrong|did\s+not\s+work)\b)",

@@ -73,6 +73,9 @@ KEPT_APART: Final = (
     "telco",
     "payroll",
     "mlresearch",
+    "telco",
+    "payroll",
+    "mlresearch",
 )
 """Nothing of these is learned from."""
 LEARNED_FROM: Final = tuple(name for name in OWN if name not in KEPT_APART)

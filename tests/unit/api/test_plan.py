@@ -177,6 +177,7 @@ PHRASINGS: dict[Operator, tuple[str, ...]] = {
         "It was how much times that the mill threw the belt?",
         "How many time the loading of the barge stopped? I ask for statistic.",
         "Total, please: the ferry stopped receiving the tide.",
+        "Number of times the fax bounced?",
         "How often did the login fail?",
         "How many times was the order changed?",
         "Count how often the job timed out.",

@@ -346,6 +346,17 @@ def test_what_is_announced_as_new_takes_the_place_of_a_wish(
     assert (fact.target.name, " now prefers " in fact.fact) == (wish, True)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I want to change my address. The new flat is in Elm Street.",
+        "My invoice was amended. The sum is lower now.",
+    ],
+)
+def test_a_thing_that_is_changed_announces_no_wish(recognizer: SpacyRecognizer, text: str) -> None:
+    assert stated(recognizer, spoken(text)) == []
+
+
 @pytest.mark.parametrize("text", NEW_OF_ONE_CASE)
 def test_what_is_new_of_one_case_is_no_wish(recognizer: SpacyRecognizer, text: str) -> None:
     assert stated(recognizer, spoken(text)) == []
