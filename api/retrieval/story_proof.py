@@ -11,6 +11,7 @@ import numpy
 from api.retrieval.durations import from_type_to_type, stretch
 from api.retrieval.plan import VALUES, Operator, Plan
 from api.retrieval.story_acts import OF_ACTS, is_around
+from api.retrieval.story_counts import alike, counted, failed_at, newest_alike
 from api.retrieval.story_evidence import (
     MAX_TOLD,
     OF_ORDER,
@@ -49,13 +50,8 @@ from api.retrieval.story_focus import (
 )
 from api.retrieval.story_limits import in_time
 from api.retrieval.story_terms import COUNTED, GIVING_LEAVE, StoryTerms
-from enrichment.stems import stems_of
 from pipelines.columns.records import Array, Stories
 
-_ALIKE: Final = 0.75
-"""Share, by rarity, of the words of the best event that another one of the same kind holds."""
-_ALIKE_ATTEMPT: Final = 0.8
-"""Likewise of the words that are said by its tool in its story, or, without a tool, by others."""
 _NOT: Final = re.compile(r"n['\u2019]t | not | cannot | never ")
 _SPEAKING: Final = re.compile(
     r"(?<!\w)(?:ask\w*|sa(?:y|ys|id|ying)|t(?:ell\w*|old)|wr(?:it\w+|ote)|mention\w*|want\w*|request\w*|"
@@ -135,7 +131,7 @@ def _of_operator(
     if act is not None:
         return act
     if operator in COUNTED:
-        return _of_alike(stories, features, terms, plan=plan, order=order)
+        return _of_counted(stories, features, terms, plan=plan, order=order)
     if operator is Operator.LESSON and plan.failed:
         again = changed_again(stories, best)
         order = in_front(again if len(again) else done_since(stories, features, best), order)
@@ -217,7 +213,7 @@ def _of_topic(
     ):
         return Proof(in_front(given, order), given, is_known=True, is_exact=True)
     if plan.operator is Operator.FAILURES:
-        order = in_front(_newest_alike(stories, features, terms, int(order[0])), order)
+        order = in_front(newest_alike(stories, features, terms, int(order[0])), order)
     if plan.operator is Operator.SEARCH and len(told := happened_to(stories, features, terms)):
         return Proof(in_front(told, order), told, is_known=True, is_exact=True, is_list=True)
     if plan.operator is Operator.ACTOR:
@@ -320,11 +316,12 @@ def _of_somebody(
     if operator is Operator.CALLS:
         return Proof(order, _calls_of(stories, features, int(order[0])))
     if operator is Operator.SIMILAR and plan.quoted and stories.failed[order[0]]:
-        alike = order[numpy.isin(order, _alike(stories, features, terms, int(order[0])))]
-        order = in_front(with_what_helped(stories, features, alike), order)
+        same = alike(stories, features, terms, int(order[0]))
+        same = order[numpy.isin(order, same)]
+        order = in_front(with_what_helped(stories, features, same), order)
     best = int(order[0])
     if operator is Operator.CAUSE and stories.person[best] and not _WANTS.search(terms.text):
-        best = _failed_at(stories, features, best)  # who complains says not why it is so
+        best = failed_at(stories, features, best)  # who complains says not why it is so
     if operator is Operator.CAUSE and len(failure := _failing(stories, features, best)):
         return _of_failure(stories, features, terms, order=in_front(failure, order))
     is_known = operator is Operator.CAUSE and _is_behind_what_is_named(stories, terms, best)
@@ -402,53 +399,19 @@ def _is_failure(features: Features, terms: StoryTerms, plan: Plan, best: int) ->
     return bool(plan.quoted) or (plan.operator is Operator.CAUSE and failed)
 
 
-def _newest_alike(stories: Stories, features: Features, terms: StoryTerms, best: int) -> Array:
-    """The newest of the events that are like the best one and say as much of the question."""
-    alike = _alike(stories, features, terms, best)
-    told = features.column("story_words")
-    same = (stories.counts[alike] > 0) == (stories.counts[best] > 0)
-    return numpy.asarray(alike[same.all(axis=1) & (told[alike] >= told[best])][-1:])
-
-
-def _of_alike(
+def _of_counted(
     stories: Stories, features: Features, terms: StoryTerms, *, plan: Plan, order: Array
 ) -> Proof:
-    best = int(order[0])
-    is_of_failure = plan.operator is Operator.USERS or plan.failed
-    if is_of_failure and _SPEAKING.search(terms.text) is None:
-        best = _failed_at(stories, features, best)
-    if not is_of_failure or not stories.failed[best]:
-        best = _broken_at(stories, features, terms, best)
-    evidence = _alike(stories, features, terms, best)
-    if plan.operator is Operator.USERS:
-        evidence = _first_of_each(stories, evidence)
+    evidence = counted(
+        stories,
+        features,
+        terms,
+        plan=plan,
+        best=int(order[0]),
+        speaks=_SPEAKING.search(terms.text) is not None,
+    )
     is_known = None if len(evidence) else False
     return Proof(in_front(evidence, order), evidence, is_known=is_known)
-
-
-def _failed_at(stories: Stories, features: Features, told: int) -> int:
-    """The failure of a tool of which somebody tells, or a record does, in its story; else it."""
-    roles = features.roles
-    is_record = roles.other[told] or (stories.failed[told] and stories.tool[told] < 0)
-    if not (stories.person[told] or is_record):
-        return told
-    of_story = stories.story == stories.story[told]
-    failed = numpy.flatnonzero(of_story & stories.failed & (stories.tool >= 0) & features.within)
-    return int(failed[0]) if len(failed) else told
-
-
-def _broken_at(stories: Stories, features: Features, terms: StoryTerms, told: int) -> int:
-    """The failure of its tool, where a thing is said to have come to a bad end; else the event.
-
-    Neither the call nor its result says so: "the drain got stuck" is told by what a drain failed
-    with, and not by each drain.
-    """
-    broken = numpy.flatnonzero(terms.is_broken)
-    if not len(broken) or stories.tool[told] < 0 or (stories.counts[told, broken] > 0).any():
-        return told
-    failed = stories.failed & (stories.tool == stories.tool[told]) & features.within
-    failed &= stories.story == stories.story[told]
-    return int(failed.argmax()) if failed.any() else told
 
 
 def _of_cause(stories: Stories, features: Features, terms: StoryTerms, *, order: Array) -> Proof:
@@ -549,66 +512,6 @@ def _of_time(
         return Proof(order, order[:1], is_known=False)
     is_known = True if is_all else None
     return Proof(order, evidence, is_known=is_known)
-
-
-def _alike(stories: Stories, features: Features, terms: StoryTerms, best: int) -> Array:
-    """Places of the events of the kind of the best one and about the same, in order of time."""
-    same = features.within & (stories.failed == stories.failed[best])
-    if not stories.failed[best]:
-        same &= stories.kind == stories.kind[best]
-    holds = stories.counts > 0
-    if stories.tool[best] >= 0 and _is_told_by_tool(stories, terms, best):
-        same &= stories.tool == stories.tool[best]
-    if stories.marks[best]:  # it says how it failed, as the question does
-        same &= stories.marks > 0
-    rarity = numpy.log1p(stories.total / numpy.maximum(stories.holding, 1))
-    same &= _holds_alike(holds, rarity, best, _ALIKE)
-    # people tell of the same failure in other words: the call with its outcomes tells what it was
-    attempts = stories.story.astype(numpy.int64) * (len(stories.tools) + 1) + stories.tool
-    _, attempt = numpy.unique(attempts, return_inverse=True)
-    told = numpy.zeros((int(attempt.max()) + 1, holds.shape[1]), dtype=bool)
-    numpy.logical_or.at(told, attempt, holds)
-    same &= _holds_alike(told, rarity, int(attempt[best]), _ALIKE_ATTEMPT)[attempt]
-    if terms.identifiers and stories.holds[best].any():
-        same &= features.column("story_identifiers") > 0
-    within = features.column("within")
-    same &= within >= 0
-    places = numpy.flatnonzero(same)
-    return numpy.asarray(places[numpy.argsort(stories.occurred_ms[places], kind="stable")])
-
-
-def _is_told_by_tool(stories: Stories, terms: StoryTerms, best: int) -> bool:
-    """Whether its tool says what sort of event one is, and not the words of the question alone.
-
-    A failure that says a few of them does not: `{"code": ...}` holds "the login code got lost" no
-    more than any other that has a code.
-    """
-    holds = stories.counts[best] > 0
-    if _names_tool(stories, terms, best) or not holds.any():
-        return True
-    telling = terms.telling(()) & ~terms.may_be_unsaid
-    return bool(stories.failed[best]) and not bool(holds[telling].all() or stories.marks[best])
-
-
-def _names_tool(stories: Stories, terms: StoryTerms, place: int) -> bool:
-    """Whether the question has a word of the name of the tool that an event is of."""
-    tool = int(stories.tool[place])
-    return tool >= 0 and not stems_of(stories.tools[tool]).isdisjoint(terms.stems)
-
-
-def _holds_alike(holds: Array, rarity: Array, best: int, share: float) -> Array:
-    """Which rows hold so much, by rarity, of the stems that one of them holds."""
-    weights = rarity * holds[best]
-    return numpy.asarray(holds @ weights >= share * weights.sum())
-
-
-def _first_of_each(stories: Stories, places: Array) -> Array:
-    """The first event of each user, in order of time."""
-    first: dict[int, int] = {}
-    for place in places.tolist():
-        if stories.user[place] >= 0:
-            first.setdefault(int(stories.user[place]), place)
-    return numpy.array(list(first.values()), dtype=numpy.int64)
 
 
 def _calls_of(stories: Stories, features: Features, best: int) -> Array:

@@ -29,6 +29,7 @@ PURE = (
     "relevance",
     "story_acts",
     "story_answer",
+    "story_counts",
     "story_evidence",
     "story_features",
     "story_limits",
