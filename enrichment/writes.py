@@ -231,6 +231,7 @@ class _Verb(NamedTuple):
 
 _OPERATIONS: Final = ("op", "operation", "action")
 """Arguments that say what a call does."""
+_DOING: Final = READ_VERBS | WRITE_VERBS.keys()
 _JOINING: Final = word_set("to for of on in at from with by")
 
 
@@ -255,10 +256,9 @@ def _verb(tool: str, arguments: Mapping[str, Any], declared: Tool | None) -> _Ve
 
 def _operation(arguments: Mapping[str, Any], words: Sequence[str]) -> str | None:
     """The verb that an argument says what is done by; None: none does."""
-    verbs = READ_VERBS | WRITE_VERBS.keys()
     for key in _OPERATIONS:
         told = _first_word(arguments.get(key))
-        if verbs.isdisjoint(told) or (key == "action" and not verbs.isdisjoint(words)):
+        if _DOING.isdisjoint(told) or (key == "action" and not _DOING.isdisjoint(words)):
             continue  # what is done of itself, or what a rule that is made does
         return told[0]
     return None
