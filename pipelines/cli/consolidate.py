@@ -14,6 +14,7 @@ from rich.table import Table
 from pipelines.cli.invocation import Invocation, command
 from pipelines.cli.outcome import FAILED, OK
 from pipelines.cli.rendering import moment, show_report
+from pipelines.ledger.epoch import PASS_PATIENCE_S
 from pipelines.operations import consolidate as operation
 from pipelines.operations import restore
 from pipelines.operations.passes.scopes import PassScope
@@ -49,6 +50,16 @@ def consolidate(
             help="decide as of this time (ISO 8601 with a zone), and date the decisions so",
         ),
     ] = None,
+    wait_s: Annotated[
+        float,
+        typer.Option(
+            "--wait",
+            metavar="SECONDS",
+            min=0.0,
+            help="how long to wait for a pass that runs elsewhere to end "
+            f"(default: {PASS_PATIENCE_S:g})",
+        ),
+    ] = PASS_PATIENCE_S,
     dry_run_forgetting: Annotated[
         bool,
         typer.Option(
@@ -61,9 +72,9 @@ def consolidate(
     """Run a pass now: summarise what changed, decide what is forgotten.
 
     This is what a worker does every six hours; for a session or an agent alone, only the part that
-    concerns it. Refuses to run while another pass runs anywhere. The next pass continues one that
-    ran out of time (complete: no). If no consolidation worker runs, this command applies the
-    decisions itself.
+    concerns it. Waits for a pass that runs elsewhere, and refuses if that takes longer. The next
+    pass continues one that ran out of time (complete: no). If no consolidation worker runs, this
+    command applies the decisions itself.
     """
     now_ms = moment(now, "--now")
     if session is not None and agent is not None:
@@ -77,7 +88,9 @@ def consolidate(
     if part or tenant is not None:
         scopes = [PassScope(tenant or DEFAULT_TENANT, session, agent)]
     with invocation.progress() as progress, progress.waiting("consolidating"):
-        report = operation.consolidate(invocation.services, scopes=scopes, now_ms=now_ms)
+        report = operation.consolidate(
+            invocation.services, scopes=scopes, now_ms=now_ms, patience_s=wait_s
+        )
     document = report.as_dict()
     title = "consolidated" if report.complete else "out of time; run it again to go on"
     invocation.answer(document, lambda out: show_report(out, title, document))

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from pipelines.cli.invocation import Invocation, command
 from pipelines.cli.outcome import FAILED, OK, REFUSED
+from pipelines.ledger.epoch import PASS_PATIENCE_S
 from pipelines.ledger.erasing import (
     MAX_REASON_CHARACTERS,
     begin_erasure,
@@ -119,7 +120,7 @@ def erase(
         return REFUSED
     begin_erasure(services.ledger, tenant, subject, reason=reason, by="command line")
     with invocation.progress() as progress:
-        told = operation.finish(services, key_id, progress)
+        told = operation.finish(services, key_id, progress, patience_s=PASS_PATIENCE_S)
     document = {"subject": key_id.hex(), "erased": True, **told}
     invocation.answer(document, lambda out: _show(out, told))
     return OK

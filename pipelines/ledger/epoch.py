@@ -26,10 +26,11 @@ from contextlib import suppress
 from functools import partial
 from importlib.resources import files
 from threading import Lock
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any, Final, NamedTuple, Self
 
 import redis
+import structlog
 from redis.exceptions import RedisError
 
 from pipelines.ledger.connect import call_patiently
@@ -46,6 +47,8 @@ from projections.errors import (
 )
 from projections.identity import START, Position
 from projections.operations import Checkpoint
+
+logger = structlog.get_logger(__name__)
 
 FORMAT_VERSION = 1
 ReadCheckpoints = Callable[[], Mapping[str, Sequence[Checkpoint]]]
@@ -390,6 +393,9 @@ return redis.call('DEL', KEYS[1])
 
 _RENEWALS = 5
 """In the time of a lease."""
+_ACQUIRE_AGAIN_S = 0.25
+PASS_PATIENCE_S = 60.0
+"""For a pass that runs elsewhere, when a person asks for one: most of a worker's end within it."""
 
 
 class Lease(ABC):
@@ -399,12 +405,16 @@ class Lease(ABC):
         client: of the ledger's server.
         prefix: of all keys.
         lease_ms: how long it outlives its last renewal.
+        patience_s: how long to wait for who has it.
     """
 
-    def __init__(self, client: redis.Redis, prefix: str, *, lease_ms: int) -> None:
+    def __init__(
+        self, client: redis.Redis, prefix: str, *, lease_ms: int, patience_s: float = 0.0
+    ) -> None:
         self._redis: Any = client  # its types say bytes or str; undecoded replies are bytes
         self._key = self._key_of(LedgerKeys(prefix))
         self._lease_ms = lease_ms
+        self._patience_s = patience_s
         self._name = f"{socket.gethostname()}, process {os.getpid()}, {uuid.uuid4().hex[:8]}"
         self._until_s = 0.0
         self._ended = threading.Event()
@@ -428,12 +438,20 @@ class Lease(ABC):
         """Take it.
 
         Raises:
-            PassUnderWay, ArchiverUnderWay: another process has it.
+            PassUnderWay, ArchiverUnderWay: another process has it, for longer than there is
+                patience.
             LedgerUnavailable: Redis is away.
         """
-        if not call_patiently(lambda: self._extend(ACQUIRE)):
+        begun_s, waits = monotonic(), False
+        while not call_patiently(lambda: self._extend(ACQUIRE)):
             holder = call_patiently(lambda: self._redis.get(self._key)) or b"just ended"
-            raise self._refusal(holder.decode("utf-8", "replace"))
+            refusal = self._refusal(holder.decode("utf-8", "replace"))
+            if monotonic() - begun_s >= self._patience_s:
+                raise refusal
+            if not waits:
+                logger.info("waiting for a lease", reason=str(refusal))
+            waits = True
+            sleep(_ACQUIRE_AGAIN_S)
         self._renewal.start()
         return self
 

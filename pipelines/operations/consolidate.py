@@ -21,7 +21,7 @@ from consolidation.decisions import recall_events
 from consolidation.forgetting_payloads import recalled_payloads
 from consolidation.retention import ExplainedRow, Tier
 from enrichment.prompts import WORDING
-from pipelines.ledger.epoch import PassLease
+from pipelines.ledger.epoch import PASS_PATIENCE_S, PassLease
 from pipelines.ledger.erasing import DONE, erasures
 from pipelines.ledger.ledger import Tail
 from pipelines.ledger.registry import CONSOLIDATE_REPORT, Report, Target
@@ -102,6 +102,7 @@ def consolidate(
     now_ms: int | None = None,
     stop: threading.Event | None = None,
     folds: bool = True,
+    patience_s: float = 0.0,
 ) -> ConsolidationReport:
     """Run a pass on the active target.
 
@@ -112,14 +113,15 @@ def consolidate(
         stop: of this pass alone; it is ended at the next step once this is set, and the next pass
             goes on there. Set here when its time is over.
         folds: fold here what no worker folds, of all stages; else wait for workers.
+        patience_s: for a pass that another process runs, to end.
 
     Raises:
-        PassUnderWay: another process runs one; nothing was begun.
+        PassUnderWay: another process runs one for longer than that; nothing was begun.
         OperationFailed: the target was never enriched, and nothing enriches it.
         LedgerUnavailable, GraphUnavailable: a service is away; what was decided stays decided.
     """
     settings = services.settings
-    with PassLease(services.redis, settings.prefix, lease_ms=settings.lease_ms) as lease:
+    with _pass_lease(services, patience_s) as lease:
         ended = stop or threading.Event()
         timer = threading.Timer(settings.consolidation_timeout_s, ended.set)
         timer.daemon = True
@@ -130,6 +132,13 @@ def consolidate(
         finally:
             timer.cancel()
             ended.set()
+
+
+def _pass_lease(services: Services, patience_s: float) -> PassLease:
+    settings = services.settings
+    return PassLease(
+        services.redis, settings.prefix, lease_ms=settings.lease_ms, patience_s=patience_s
+    )
 
 
 def redecide(services: Services, *, now_ms: int | None = None) -> ConsolidationReport:
@@ -148,13 +157,12 @@ def redecide(services: Services, *, now_ms: int | None = None) -> ConsolidationR
         now_ms: the clock, of the pass; None: the ledger's.
 
     Raises:
-        PassUnderWay: another process runs a pass; nothing was begun.
+        PassUnderWay: another process still runs a pass after `PASS_PATIENCE_S`; nothing was begun.
         OperationFailed: the target was never enriched, and nothing enriches it; or what was
             forgotten could not all be brought back.
         LedgerUnavailable, GraphUnavailable: a service is away; what was decided stays decided.
     """
-    settings = services.settings
-    with PassLease(services.redis, settings.prefix, lease_ms=settings.lease_ms) as lease:
+    with _pass_lease(services, PASS_PATIENCE_S) as lease:
         clock_ms = services.ledger.now_ms() if now_ms is None else now_ms
         return _Run(services, lease, threading.Event(), clock_ms, folds=True).redecide()
 

@@ -118,11 +118,24 @@ def _has_events(services: Services, tenant: str) -> bool:
 # -- erasing ---------------------------------------------------------------------------------------
 
 
-def finish(services: Services, key_id: bytes, progress: Progress | None = None) -> Told:
+def finish(
+    services: Services,
+    key_id: bytes,
+    progress: Progress | None = None,
+    *,
+    patience_s: float = 0.0,
+) -> Told:
     """Do what is left of an erasure that was begun; what its fence says at the end.
 
+    Args:
+        services: ledger, targets and keys.
+        key_id: of the key that is withdrawn.
+        progress: called with done, total and what is being done.
+        patience_s: for a pass, or who erases elsewhere, to end.
+
     Raises:
-        PassUnderWay: a pass decides, or another process erases; nothing was done.
+        PassUnderWay: a pass decides, or another process erases, for longer than that; nothing was
+            done.
         StageBehind: a stage does not fold; see to its workers.
         KeysUnavailable, LedgerUnavailable, GraphUnavailable: a service is away. The same call goes
             on where this one ended.
@@ -133,7 +146,9 @@ def finish(services: Services, key_id: bytes, progress: Progress | None = None) 
         raise OperationFailed(reason=f"no erasure {key_id.hex()} was begun")
     erasure = _Erasure(services, key_id, dict(told), progress or (lambda done, total, what: None))
     settings = services.settings
-    with PassLease(services.redis, settings.prefix, lease_ms=settings.lease_ms):
+    with PassLease(
+        services.redis, settings.prefix, lease_ms=settings.lease_ms, patience_s=patience_s
+    ):
         erasure.run()
     return erasure.told
 

@@ -615,7 +615,8 @@ def rebuild_and_redecide(
     Raises:
         OperationFailed: the rebuilt graph differs from the ledger, and nothing was decided; or as
             `rebuild` and `redecide`.
-        PassUnderWay: another process runs a pass; the graph is rebuilt and nothing was decided.
+        PassUnderWay: another process goes on running a pass; the graph is rebuilt and nothing was
+            decided.
     """
     rebuilt = rebuild(services, into=into, switch=into is not None, progress=progress)
     if not rebuilt.ok:

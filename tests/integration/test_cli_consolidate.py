@@ -156,7 +156,7 @@ def test_what_was_shown_of_late_stays_and_is_not_looked_at(remembered: Consolida
 def test_it_refuses_while_a_pass_is_under_way(live: Consolidated) -> None:
     services = live.stack.services
     with PassLease(services.redis, services.settings.prefix, lease_ms=60_000):
-        done = recollect(live, "--json")
+        done = recollect(live, "--wait", "0.5", "--json")
     error = answered(done)["error"]
     assert (done.returncode, error["kind"], error["retryable"]) == (1, "PassUnderWay", True)
 

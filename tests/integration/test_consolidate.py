@@ -94,6 +94,15 @@ def test_while_a_pass_is_under_way_another_is_refused(live: Consolidated) -> Non
     assert run(live).complete
 
 
+def test_a_person_waits_for_the_pass_that_is_under_way(live: Consolidated) -> None:
+    services = live.stack.services
+    with PassLease(services.redis, services.settings.prefix, lease_ms=60_000) as lease:
+        ends = threading.Timer(1.0, lease.__exit__)
+        ends.start()
+        report = consolidate(services, now_ms=NOW_MS, patience_s=60.0)
+        assert (report.complete, lease.held) == (True, False)
+
+
 def test_a_lease_is_renewed_as_long_as_it_is_needed(live: Consolidated) -> None:
     services = live.stack.services
     with PassLease(services.redis, "rc", lease_ms=2_000) as lease:
