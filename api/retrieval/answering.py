@@ -193,7 +193,7 @@ def _read(
 ) -> StoryAnswer:
     """The answer of stories; of what an agent said would be done, also by what kept that."""
     answer = story_answer(stories, terms, plan, now_ms=asking.now_ms, zone=asking.zone)
-    if not answer.order or not may_be_kept(stories, plan, answer.order[0]):
+    if not answer.order or not may_be_kept(stories, plan, answer.order):
         return answer
     stories = reads.stories(question._replace(promising=PROMISED))
     return story_answer(stories, terms, plan, now_ms=asking.now_ms, zone=asking.zone)

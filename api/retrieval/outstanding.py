@@ -103,14 +103,19 @@ _AHEAD: Final = (
     r"next\s+(?:week|month|time)|(?:on|for)\s+[a-z]+day|the\s+(?:day|hour|minute|moment))\b)"
 )
 """A time ahead, or a condition, is named behind it."""
+_NO_ACT: Final = (
+    r"(?:had|have|was|were|am|are|did|do|need|can|cannot|could|know|think|see|saw|got|\w+ed)\b"
+)
 _SOON: Final = re.compile(
     r"(?<!\w)(?:(?:i|we)\s+(?:take\s+care\s+of|see\s+to)(?!\w)|"
     r"(?:i|we)\s+(?!\w+ed\b)[a-z]+\b[^.!?]{3,80}\band\s+(?:let\s+you\s+know|"
     r"keep\s+you\s+posted|(?:come|get)\s+back\s+to\s+you)(?!\w)|"
-    rf"let\s+me\s+(?!know\b)[a-z]+\b{_AHEAD}|"
+    rf"let\s+me\s+(?!(?:know|see|think)\b)[a-z]+\b{_AHEAD}|"
     rf"(?:i['\u2019]m|i\s+am|we['\u2019]re|we\s+are)\s+(?!being\b)[a-z]+ing\b{_AHEAD}|(?:i|we)\s+"
-    r"(?!(?:had|have|was|were|am|are|did|do|need|can|cannot|could|know|think|see|saw|got|\w+ed)\b)"
-    rf"[a-z]+\b{_AHEAD})",
+    rf"(?!{_NO_ACT})"
+    rf"[a-z]+\b{_AHEAD}|(?:i|we)\s+have\s+(?:\w+\s+){{1,4}}?\w+(?:ed|en|t)\b[^.!?]{{0,60}}\b"
+    r"(?:by|before|until)\s+(?:[a-z]+day|tomorrow|tonight|noon)(?!\w)|"
+    rf"(?:i|we)\s+(?!{_NO_ACT})[a-z]+\s+(?:\w+\s+){{1,3}}for\s+you(?!\w))",
     re.IGNORECASE,
 )
 """Somebody says in the present what they themselves do next: "I add those tests after lunch",
@@ -132,7 +137,9 @@ _AS_A_RULE: Final = re.compile(
 _HEEDED: Final = re.compile(
     r"(?:(?<!\w)(?:will|shall)|['\u2019]ll)\s+(?:\w+\s+)?(?:keep|stick|remember|respect|honou?r|heed|"
     r"go\s+by|abide|note|bear|follow|observe|mind)(?!\w)(?:\s+\w+){0,2}?"
-    r"\s+(?:that|it|this|so)(?:\s+in\s+mind)?\W*$",
+    r"\s+(?:that|it|this|so)(?:\s+in\s+mind)?\W*$|"
+    r"(?<!\w)(?:(?:how|what|as)\s+(?:it|things)|so\s+(?:it|that))\s+(?:will|shall)\s+be"
+    r"(?:\s+\w+)?\W*$",
     re.IGNORECASE,
 )
 """That a wish is heard is no task of its own: "I will keep to that"."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, zip_longest
 from typing import Final, NamedTuple
 
@@ -14,7 +14,15 @@ from api.retrieval.plan import Operator, Plan
 from api.retrieval.plan_phrases import ASKING_WORDS
 from api.retrieval.story_acts import acts_asked, asks_for_first
 from api.retrieval.story_features import Features
-from api.retrieval.story_roles import CALL, in_order, only_looks, roles_of, said_by_agents
+from api.retrieval.story_roles import (
+    CALL,
+    FOUND_FIRST,
+    in_order,
+    only_looks,
+    roles_of,
+    said_by_agents,
+    words_of_agent,
+)
 from api.retrieval.story_terms import (
     LIKELY_TOLD,
     StoryTerms,
@@ -276,17 +284,18 @@ def asks_behind(stories: Stories, terms: StoryTerms, plan: Plan) -> bool:
     return False
 
 
-def may_be_kept(stories: Stories, plan: Plan, first: str) -> bool:
+def may_be_kept(stories: Stories, plan: Plan, order: Sequence[str]) -> bool:
     """Whether it is asked when something was done, and an agent's words were found first.
 
     Args:
         stories: that were found.
         plan: of the question.
-        first: the id of the event that answers it best.
+        order: ids of the events, what answers it best first.
     """
     if plan.operator is not Operator.TIME or plan.ahead or plan.failed:
         return False
-    return bool(said_by_agents(stories)[stories.ids.index(first)])
+    places = [stories.ids.index(one) for one in order[:FOUND_FIRST]]
+    return words_of_agent(stories, numpy.array(places, dtype=numpy.int64)) is not None
 
 
 def beside_labels(stories: Stories, terms: StoryTerms, plan: Plan) -> TimeSpan | None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 import numpy
 
 from api.retrieval.plan import VALUES, Operator, Plan
+from api.retrieval.question_forms import forms
 from api.retrieval.story_acts import is_asked_for, is_heard_of
 from api.retrieval.story_features import Features
 from api.retrieval.story_limits import SAYING
-from api.retrieval.story_roles import in_order, only_looks, said_by_agents
+from api.retrieval.story_roles import in_order, only_looks, said_by_agents, words_of_agent
 from api.retrieval.story_terms import StoryTerms, stems_of_parts, stems_of_ways, ways_of_failing
 from enrichment.act_names import (
     apart,
@@ -124,10 +126,13 @@ def knows_named(
 ) -> bool | None:
     """Whether what a question names by an identifier is known for certain; None: the judge says.
 
-    It is not where nobody ever said it, or where what was found tells of others alone; where two
-    things are compared, it is that both are known.
+    It is not where nobody ever said it, where what was found tells of others alone, or where a
+    person is named who only shares a name with one who is known; where two things are compared, it
+    is that both are known.
     """
-    if _names_nothing_known(stories, features, terms, plan):
+    if _names_nothing_known(stories, features, terms, plan, best) or _names_namesake(
+        stories, terms
+    ):
         return False
     if _is_said_of_others(stories, features, plan, best):
         return False
@@ -136,13 +141,14 @@ def knows_named(
 
 
 def _names_nothing_known(
-    stories: Stories, features: Features, terms: StoryTerms, plan: Plan
+    stories: Stories, features: Features, terms: StoryTerms, plan: Plan, best: int
 ) -> bool:
     """Whether a question names something by an identifier that nobody ever said, or is called by.
 
     Of an error that is like others the number may be new; what is like it is asked for.
     """
     is_like = plan.operator in (Operator.SIMILAR, Operator.LESSON) or bool(plan.quoted)
+    is_like = is_like or (bool(stories.failed[best]) and _repeats(stories, best))
     if is_like or features.held != 0 or features.facts or features.is_named:
         return False
     names = {
@@ -152,6 +158,41 @@ def _names_nothing_known(
     }
     called = names.intersection(terms.identifiers)
     return not (called or stories.in_session.any() or _is_label(stories, terms))
+
+
+def _names_namesake(stories: Stories, terms: StoryTerms) -> bool:
+    """Whether a question names somebody of whom one name is a known person's, and the other new."""
+    spoken = numpy.unique(stories.author[stories.person & (stories.author >= 0)])
+    known = [words_in(stories.authors[number].lower()) for number in spoken.tolist()]
+    labels = [words_in(name.lower()) for name in (*stories.authors, *stories.users)]
+    for given, family in terms.full_names:
+        if any({given, *family} <= set(label) for label in labels):
+            continue
+        whole = [label for label in known if label[1:]]
+        of_given = any(label[0] == given for label in whole)
+        of_family = any({*family} <= {*label[1:]} for label in whole)
+        new = (given,) if of_family else family
+        if of_given != of_family and _is_new(stories, terms, new):
+            return True
+    return False
+
+
+def _is_new(stories: Stories, terms: StoryTerms, names: Sequence[str]) -> bool:
+    """Whether names are words of the question that nobody said, and that say not how it asks."""
+    places = [terms.words.index(name) for name in names if name in terms.words]
+    heard = (stories.holding[places] > 0) | stories.labels[:, places].any(axis=0)
+    return len(places) == len(names) and not (heard.any() or forms().words.intersection(names))
+
+
+_REPEATED: Final = (4, 0.6)
+"""At least so many different words of an error, and such a part of all of its words."""
+
+
+def _repeats(stories: Stories, failure: int) -> bool:
+    """Whether a question says most of what a failure says: an error that was pasted into it."""
+    least, share = _REPEATED
+    said = int((stories.counts[failure] > 0).sum())
+    return said >= least and said >= share * stories.words[failure]
 
 
 _OF_ONE: Final = VALUES | {Operator.SEARCH}
@@ -309,10 +350,11 @@ def done_as_said_first(stories: Stories, features: Features, order: Array) -> Ar
     was done in the story of the words, they tell of it.
     """
     best, roles = int(order[0]), features.roles
-    if not said_by_agents(stories)[best]:
-        return order
-    if (kept_by := int(stories.kept_by[best])) >= 0:
+    said = words_of_agent(stories, order)
+    if said is not None and (kept_by := int(stories.kept_by[said])) >= 0:
         return in_front(numpy.array([kept_by]), order)
+    if said != best:
+        return order
     done = roles.worked & ~only_looks(stories) & (features.column("sets") > 0)
     done &= _of_same_user(stories, best) & features.within
     if (done & (stories.story == stories.story[best])).any():

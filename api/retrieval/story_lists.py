@@ -293,10 +293,10 @@ def acts_answer(query: str, plan: Plan, listed: Listed) -> StoryAnswer:
 def is_unheard_of(stories: Stories, terms: StoryTerms, plan: Plan, first: str) -> bool:
     """Whether nobody ever said a word of what a question counts.
 
-    Of a failure the judge says it: who asks tells in other words what a tool reported. Where
-    nothing is counted that is most of the words: "which size did E-4 use in the end?" asks for a
-    field. Where no row of phrases says how the question asks, a word that may say it need not be
-    heard of.
+    Of a failure the judge says it, as who asks tells in other words what a tool reported; so it
+    does of what a person said, where nothing is counted. Else that is most of the words:
+    "which size did E-4 use in the end?" asks for a field. Where no row of phrases says how the
+    question asks, a word that may say it need not be heard of.
 
     Args:
         stories: that were found.
@@ -305,7 +305,8 @@ def is_unheard_of(stories: Stories, terms: StoryTerms, plan: Plan, first: str) -
         first: the id of the event that answers it best.
     """
     counts = plan.operator is Operator.COUNT or _HOW_MANY.match(plan.timeless) is not None
-    if counts and stories.failed[stories.ids.index(first)]:
+    best = stories.ids.index(first)
+    if stories.failed[best] if counts else stories.person[best]:
         return False
     telling = [place for place, asking in enumerate(terms.is_asking) if not asking]
     unsaid = terms.may_be_unsaid

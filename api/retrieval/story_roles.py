@@ -87,6 +87,25 @@ def said_by_agents(stories: Stories) -> Array:
     return numpy.asarray((stories.kind == MESSAGE) & ~stories.person & ~stories.asks)
 
 
+FOUND_FIRST: Final = 3
+"""Among so many events an agent's words may tell what was done later."""
+
+
+def words_of_agent(stories: Stories, order: Array) -> int | None:
+    """The words of an agent that were found first, or soon and say more than what was; None: none.
+
+    Args:
+        stories: that were found.
+        order: places of the events, the best first.
+    """
+    spoken = said_by_agents(stories)
+    first, *others = order[:FOUND_FIRST].tolist()
+    if spoken[first]:
+        return int(first)
+    says = (stories.counts > 0).sum(axis=1)
+    return next((place for place in others if spoken[place] and says[place] > says[first]), None)
+
+
 def only_looks(stories: Stories) -> Array:
     """Which events are of a tool that only looks, by its name."""
     return numpy.array([*map(is_reader, stories.tools), False], dtype=bool)[stories.tool]

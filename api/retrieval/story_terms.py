@@ -23,6 +23,9 @@ MAX_SESSIONS: Final = 32
 _CAPITALISED: Final = re.compile(r"(?<![\w.])[A-Z][\w'’-]+")  # noqa: RUF001
 _ASKING: Final = re.compile(r"^\W*(?:[Ww]h\w+|[Hh]ow|[Ii]s|[Aa]re|[Dd]id|[Dd]o|[Dd]oes)\b")
 """How a question begins: with no name, although with a capital letter."""
+_FULL_NAME: Final = re.compile(
+    r"(?<![\w.'\u2019-])([A-Z][a-z\u00e0-\u024f]+)(?= ([A-Z][a-z\u00e0-\u024f]+(?:-[A-Z]\w+)?))"
+)
 _HYPHENED: Final = re.compile(r"[\w'’-]+")  # noqa: RUF001
 _JOINED: Final = r"(?:[\w.-]|[/#~:](?=\w))"
 _IDENTIFIER: Final = re.compile(
@@ -120,6 +123,7 @@ class StoryTerms(NamedTuple):
         capitalised: words with a capital letter, in lower case.
         text: the question in lower case, its words apart by one space.
         sessions: that it may name.
+        full_names: what may be a given and a family name, in lower case, the latter's words apart.
         is_aside: of each word, whether it stands beside the clause that says what is asked, and
             not in it: "somebody complains again: how often did the export stop?"; or says that it
             failed, where that is counted.
@@ -138,6 +142,7 @@ class StoryTerms(NamedTuple):
     capitalised: frozenset[str]
     text: str
     sessions: tuple[str, ...]
+    full_names: tuple[tuple[str, tuple[str, ...]], ...]
     is_aside: tuple[bool, ...]
     is_broken: tuple[bool, ...]
     joined: tuple[Joined, ...] = ()
@@ -203,6 +208,10 @@ def story_terms(query: str, plan: Plan) -> StoryTerms:
         sessions=tuple(dict.fromkeys(one.rstrip(".:/-") for one in _SESSION.findall(query)))[
             :MAX_SESSIONS
         ],
+        full_names=tuple(
+            (plain(match[1].lower()), tuple(words_in(plain(match[2].lower()))))
+            for match in _FULL_NAME.finditer(query)
+        ),
         joined=tuple(dict.fromkeys(_joined(content, tuple(chosen)))),
         verbs=tuple(
             Joined(verb, place, place)
@@ -337,6 +346,7 @@ def stories_asked(
         by_change=plan.elsewhere,
         by_promise=operator is Operator.PROMISE,
         promising=PROMISED if operator is Operator.PROMISE else (),
+        speaking=SPEAKING,
     )
 
 
@@ -345,6 +355,9 @@ _MARK_STEMS: Final = {
 }
 PROMISED: Final = _MARK_STEMS[Operator.PROMISE]
 """Stems of words by which something is promised."""
+_SPEAKING: Final = "i we you me us i'll we'll you'll i'm we're let shall promise"
+SPEAKING: Final = tuple(sorted({*map(stem, _SPEAKING.split())}))
+"""Stems of words by which somebody speaks of themselves, or to somebody."""
 
 
 def _marks(terms: StoryTerms, operator: Operator) -> Sequence[str]:

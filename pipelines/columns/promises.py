@@ -4,7 +4,8 @@
    `ship_spare_part` that worked. Where one is called by what it does alone, the identifier of what
    it was done to tells: that T-7 will be closed, by `tickets.close`.
 2. What was done for them unasked keeps what it is most like: the call, what came of it and what was
-   said of it, by the nearer of the promise and of the words that it answered.
+   said of it, by the nearer of the promise and of the words that it answered. Where nothing else is
+   promised to them, and they are told of it, it keeps that.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ class Promises:
         later = table["occurred_ms"][acts] > table["occurred_ms"][rows[left]].min()
         theirs = numpy.isin(table["user"][acts], users[left])
         for act in self._unasked(acts[later & theirs]):
-            place = self._most_like(act, rows, left)
-            if place is not None and acts_of[place] == NOBODY:
+            place = self._most_like(act, rows, left[acts_of[left] == NOBODY])
+            if place is not None:
                 acts_of[place] = act
         return acts_of
 
@@ -129,7 +130,10 @@ class Promises:
             for of in (told, numpy.array(answered, dtype=numpy.int32))
         ]
         alike = numpy.nan_to_num(numpy.max(likeness, axis=0))
-        return int(places[alike.argmax()]) if alike.max() >= _KEEPS else None
+        is_alone = len(places) == 1 and any(
+            self._events.table["kind"][row] in self._says for row in self._report(act)
+        )
+        return int(places[alike.argmax()]) if is_alone or alike.max() >= _KEEPS else None
 
     def _is_of_same(self, row: int, acts: Sequence[int]) -> bool:
         """Whether some acts were done to all that an event names by an identifier.

@@ -276,6 +276,7 @@ class StoriesAsked(NamedTuple):
         by_promise: also what agents may have promised.
         promising: stems of words by which something is promised, where what was promised or when it
             was done is asked for.
+        speaking: stems of words by which who promises speaks of themselves, or to somebody.
         joined: what holds one of these, holds both of its words.
         verbs: the same of words that are nouns of these, where nothing holds the noun itself.
     """
@@ -297,6 +298,7 @@ class StoriesAsked(NamedTuple):
     by_change: bool = False
     by_promise: bool = False
     promising: Sequence[str] = ()
+    speaking: Sequence[str] = ()
     joined: Sequence[Joined] = ()
     verbs: Sequence[Joined] = ()
 

@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy
 
-from enrichment.event_kinds import TOOL_USE, EventKind
+from enrichment.event_kinds import OUTCOMES, TOOL_USE, EventKind
 from enrichment.vocabulary import STOP_WORDS
 from pipelines.columns.cross_session import causes_elsewhere, changes_before
 from pipelines.columns.entities import Fact
@@ -215,6 +215,8 @@ class _Telling:
         rows = numpy.flatnonzero(spoken)
         marks = (self._events.texts.counts(self._question.promising, rows) > 0).sum(axis=1)
         rows, marks = rows[marks > 0], marks[marks > 0]
+        promises = ~self._reports(rows)
+        rows, marks = rows[promises], marks[promises]
         order = numpy.lexsort((self._events.ranks(rows), -table["occurred_ms"][rows], -marks))
         chosen: list[int] = rows[order][:MAX_PROMISING].tolist()
         return chosen
@@ -259,6 +261,9 @@ class _Telling:
             for identifier in question.identifiers
         ]
         counts, held = self._counted(rows)
+        marks = (events.texts.counts(question.marks, rows) > 0).sum(axis=1)
+        if question.by_promise:
+            marks[self._spoken(rows) & self._reports(rows)] = 0
         kept_by = self._kept_by(rows)
         return Stories(
             ids=[events.ids[row] for row in rows.tolist()],
@@ -290,7 +295,7 @@ class _Telling:
             asks=table["asks"][rows],
             counts=counts,
             labels=holding(self._view, question.stems, rows, ("session", "agent")),
-            marks=(events.texts.counts(question.marks, rows) > 0).sum(axis=1),
+            marks=marks,
             holds=numpy.stack(holds, axis=1) if holds else numpy.zeros((len(rows), 0), bool),
             fulfilled=kept_by != NOBODY,
             kept_by=_places_of(kept_by.tolist(), rows) if question.promising else kept_by,
@@ -339,7 +344,18 @@ class _Telling:
         spoken = self._spoken(rows)
         counts = self._events.texts.counts(self._question.promising, rows[spoken])
         spoken[spoken] = (counts > 0).any(axis=1)
+        spoken[spoken] = ~self._reports(rows[spoken])
         return spoken
+
+    def _reports(self, rows: Rows) -> Bits:
+        """Which words, said right after a record, speak neither of who says them nor to anybody.
+
+        "Friday, 14:30, window 9." tells what was looked up and promises nothing.
+        """
+        previous = self._events.table["previous"][rows]
+        records = numpy.isin(self._events.table["kind"], numbers_of_kinds(self._view, OUTCOMES))
+        speaks = (self._events.texts.counts(self._question.speaking, rows) > 0).any(axis=1)
+        return numpy.asarray((previous != NOBODY) & records[previous] & ~speaks)
 
     def _theirs(self, rows: Rows, spoken: Bits) -> Bits:
         """Which events are of the users of those who were named."""

@@ -60,6 +60,9 @@ OWN: Final = (
     "telco",
     "payroll",
     "mlresearch",
+    "deepresearch",
+    "cityhall",
+    "evcharge",
 )
 KEPT_APART: Final = (
     "clinic",
@@ -73,9 +76,9 @@ KEPT_APART: Final = (
     "telco",
     "payroll",
     "mlresearch",
-    "telco",
-    "payroll",
-    "mlresearch",
+    "deepresearch",
+    "cityhall",
+    "evcharge",
 )
 """Nothing of these is learned from."""
 LEARNED_FROM: Final = tuple(name for name in OWN if name not in KEPT_APART)

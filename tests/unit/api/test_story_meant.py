@@ -662,3 +662,50 @@ def test_why_is_told_by_the_failure_and_not_by_who_complains(question: str, firs
     asked.add(0, "message", "ann: my kiln is cold, I wanted it warm", author="ann", cosine=0.9)
     asked.add(0, "call", "900", tool="fire").add(0, "failure", "E-LOW", tool="fire")
     assert asked.answer().order[0] == first
+
+
+@pytest.mark.parametrize(
+    ("question", "is_known"),
+    [
+        ("Which kiln did Ann Lee want hot?", True),
+        ("Which kiln did Ann want hot?", True),
+        ("Which kiln did Ann Quirke want hot?", False),  # only shares the name that she is given
+        ("Which kiln did Zofia Lee want hot?", False),  # or that of her family
+        ("Which kiln did Potter Ann want hot?", True),
+        ("Which kiln did Zofia Quirke-Lee want hot?", True),  # shares no whole name
+        ("Ann's Quirkoven: which kiln did she want hot?", True),
+    ],
+)
+def test_who_shares_one_name_is_not_known(question: str, *, is_known: bool) -> None:
+    asked = Asked(question)
+    asked.add(0, "message", "I want the kiln hot", author="ann.lee", user="ann", named=True)
+    assert (asked.answer().confidence > 0) is is_known
+
+
+def test_an_error_that_is_pasted_may_have_a_number_of_its_own() -> None:
+    for error, is_known in (
+        ("kiln controller exited (137) c3-91: cannot reach cone", True),
+        ("c3-91: kiln", False),
+    ):
+        asked = Asked(f"Help, a queue at the door and I get {error}")
+        asked.add(0, "call", "K-2", tool="fire")
+        asked.add(0, "failure", "kiln controller exited 137 c8-77 cannot reach cone", tool="fire")
+        assert (asked.answer().confidence > 0) is is_known
+
+
+def test_what_a_reference_is_needs_no_record_of_where_it_stands() -> None:
+    asked = Asked("what's GE-93-S, it's on a letter without a header")
+    asked.add(0, "result", "granted licence GE-93-S", tool="grant_licence")
+    assert asked.answer().confidence > 0
+
+
+def test_when_it_was_done_is_told_by_what_kept_the_words_that_were_found_soon() -> None:
+    asked = Asked("When was the charging credit put on the account?")
+    asked.add(0, "message", "is the kiln alright? my account is unhappy", author="ann", user="ann")
+    asked.add(0, "call", "charging account", tool="put_state", user="ann")
+    asked.add(0, "result", "put charging account", tool="put_state", user="ann", cosine=0.9)
+    promise = "I put a charging credit on your account by Monday"
+    asked.add(1, "message", promise, user="ann", minute=1, kept_by=5, cosine=0.5)
+    asked.add(2, "call", "37", tool="top_up", user="ann", minute=500)
+    asked.add(2, "result", "ok", tool="top_up", user="ann", minute=501)
+    assert asked.answer().order[0] == "5"

@@ -387,6 +387,27 @@ def test_what_an_agent_may_have_promised_is_told_without_being_found() -> None:
     assert told(tenant, "ann", promising=marks).ids == []
 
 
+@pytest.mark.parametrize(
+    ("said", "promises"),
+    [
+        ("monday at noon, bring a photo", False),
+        ("none left, i send one on monday", True),
+        ("none left, you get one on monday", True),
+    ],
+)
+def test_what_was_looked_up_is_no_promise(said: str, *, promises: bool) -> None:
+    tenant = made(
+        {"kind": "result", "tool_name": "find_date", "user_id": "ann"},
+        {"text": said, "agent_id": "bot", "user_id": "ann"},
+    )
+    asked: dict[str, Any] = {
+        "speaking": ["i", "you"],
+        "promising": [stem("monday")],
+        "by_promise": True,
+    }
+    assert told(tenant, "ann", **asked).ids == (["e0", "e1"] if promises else [])
+
+
 def test_no_cause_is_told_that_the_viewer_does_not_see() -> None:
     tenant = made({"session_id": "t", "user_id": "bob"}, {"kind": "failure"})
     cause(tenant, "e1", "e0")
