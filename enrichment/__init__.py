@@ -5,5 +5,5 @@ from __future__ import annotations
 from typing import Final
 
 NAME: Final = "enrichment"
-FOLD_VERSION: Final = 24
+FOLD_VERSION: Final = 25
 """Rises when the rules change what the graph holds."""

@@ -229,8 +229,10 @@ class _Verb(NamedTuple):
     last: str
 
 
-_OPERATIONS: Final = ("op", "operation", "action")
+_OPERATIONS: Final = ("op", "operation", "action", "mode", "command", "cmd", "verb", "method")
 """Arguments that say what a call does."""
+_ALWAYS: Final = _OPERATIONS[:2]
+"""Those that say it whatever the tool is called; of others it is what a rule does, or how."""
 _DOING: Final = READ_VERBS | WRITE_VERBS.keys()
 _JOINING: Final = word_set("to for of on in at from with by")
 
@@ -258,8 +260,8 @@ def _operation(arguments: Mapping[str, Any], words: Sequence[str]) -> str | None
     """The verb that an argument says what is done by; None: none does."""
     for key in _OPERATIONS:
         told = _first_word(arguments.get(key))
-        if _DOING.isdisjoint(told) or (key == "action" and not _DOING.isdisjoint(words)):
-            continue  # what is done of itself, or what a rule that is made does
+        if _DOING.isdisjoint(told) or not (key in _ALWAYS or _DOING.isdisjoint(words)):
+            continue
         return told[0]
     return None
 

@@ -31,6 +31,8 @@ LIKE: Final = 0.56
 
 Below it is what nobody knows: somebody's telephone number is 0.53 of their seat.
 """
+LIKE_CHANGED: Final = 0.45
+"""The same of what was so before, or at another time, for a relation that had several values."""
 LIKER: Final = 1.4
 """So many times as near as any other record must it be."""
 MEANT_SURELY: Final = 0.75
@@ -68,7 +70,7 @@ class Meant(NamedTuple):
         query: in these words.
         operator: what it asks for.
         topic: stems of what was asked for, as it was put.
-        likeness: of what was asked for and the relation, LIKE to 1.
+        likeness: of what was asked for and the relation, LIKE_CHANGED to 1.
     """
 
     query: str
@@ -140,7 +142,12 @@ def in_words_of_facts(
         yield Meant(_put(fact, operator, plan), operator, stems, answer.confidence)
     if (fact := _spoken_of(stories, roles, facts, answer, terms=terms, topic=topic)) is not None:
         yield Meant(_put(fact, operator, plan), operator, stems, MEANT_SURELY)
-    if (nearest := _nearest(reads, stories, roles, facts, topic=topic, embed=embed)) is not None:
+    least = LIKE
+    if operator is not Operator.VALUE and (changed := _with_history(facts)):
+        facts, least = changed, LIKE_CHANGED
+    if (
+        nearest := _nearest(reads, stories, roles, facts, topic=topic, embed=embed, least=least)
+    ) is not None:
         fact, likeness = nearest
         of_topic = frozenset(map(stem, map(plain, topic)))
         yield Meant(_put(fact, operator, plan), operator, of_topic, min(1.0, likeness))
@@ -154,6 +161,7 @@ def _nearest(
     *,
     topic: Sequence[str],
     embed: Embed,
+    least: float,
 ) -> tuple[StoryFact, float] | None:
     """The fact that means most of what is asked for, and how much; None: none means enough."""
     vector = embed(" ".join(topic)) if topic else None
@@ -170,7 +178,7 @@ def _nearest(
     stating = {fact.event_id for fact in facts if fact.relation == chosen.relation}
     same = {story for own_id, story in story_of.items() if own_id in stating}
     others = (near.get(own_id, 0.0) for own_id, story in story_of.items() if story not in same)
-    if likeness[chosen] < max(LIKE, LIKER * max(others, default=0.0)):
+    if likeness[chosen] < max(least, LIKER * max(others, default=0.0)):
         return None
     return chosen, likeness[chosen]
 
@@ -222,13 +230,16 @@ def _changed(
     """The one fact that some events tell which has had more than one value; None: none, or more."""
     told = {stories.ids[place] for place in places}
     relations = {fact.relation for fact in facts if fact.event_id in told}
+    changed = [fact for fact in _with_history(facts) if fact.relation in relations]
+    return changed[0] if len({fact.relation for fact in changed}) == 1 else None
+
+
+def _with_history(facts: Sequence[StoryFact]) -> list[StoryFact]:
+    """Those whose relation has had more than one value."""
     values: dict[str, set[str]] = {}
     for fact in facts:
         values.setdefault(fact.relation, set()).add(fact.value)
-    changed = [relation for relation in relations if len(values[relation]) > 1]
-    if len(changed) != 1:
-        return None
-    return next(fact for fact in facts if fact.relation == changed[0])
+    return [fact for fact in facts if len(values[fact.relation]) > 1]
 
 
 def _put(fact: StoryFact, operator: Operator, plan: Plan) -> str:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
+import numpy
 import pytest
 
 from api.retrieval.fact_meaning import MEANT_SURELY, Meant, as_put, asks_value, in_words_of_facts
 from api.retrieval.plan import Operator, StoryAnswer
 from api.retrieval.planning import plan_of
 from api.retrieval.story_terms import story_terms
+from pipelines.columns.reads import Wanted
 from pipelines.columns.records import StoryFact
 from tests.unit.api.test_story_answer import asked
 
@@ -75,6 +78,39 @@ def test_what_somebody_spoke_of_in_all_words_of_a_question_tells_the_fact() -> N
     (meant,) = meant_by(question, "what do you show as my pick-up hour")
     assert meant.query == "what was the vorlage of Ann Lee before"
     assert (meant.operator, meant.likeness) == (Operator.VALUE_BEFORE, MEANT_SURELY)
+
+
+class Near:
+    """Reads by which only what the fact's own event says is near to what is asked for."""
+
+    def standings(self, wanted: Wanted) -> Any:
+        return SimpleNamespace(ids=["4"], cosines=numpy.array([0.25]))
+
+
+@pytest.mark.parametrize(
+    ("question", "values", "is_meant"),
+    [
+        ("What was the pick-up hour of Ann Lee before?", ("mondays", "fridays"), True),
+        ("What was the pick-up hour of Ann Lee before?", ("fridays",), False),  # never changed
+        ("What is the pick-up hour of Ann Lee?", ("mondays", "fridays"), False),
+    ],
+)
+def test_what_changed_need_mean_less_of_what_is_asked_for(
+    question: str, values: tuple[str, ...], *, is_meant: bool
+) -> None:
+    plan, terms, told = asked(question)
+    told.add(0, "result", "mondays", tool="roster_get").add(1, "result", "f", tool="roster_put")
+    told.facts = [StoryFact("4", "ann lee", "has_vorlage", value, 0, None) for value in values]
+    answer = StoryAnswer(plan, 0.1, ["0"], {}, "events", None, [], True, {})
+    meant = in_words_of_facts(
+        cast(Any, Near()),
+        told.stories(),
+        terms,
+        plan,
+        answer=answer,
+        embed=lambda text: (0.25, 0.97) if "vorlage" in text else (1.0, 0.0),
+    )
+    assert bool(list(meant)) is is_meant
 
 
 def test_who_spoke_of_one_word_of_it_may_have_meant_another_thing() -> None:

@@ -70,6 +70,11 @@ SUBJECTS = {
         {"patient": "P-2", "bed": "B-4"},
         [("P-2", "has_bed", "B-4")],
     ),
+    "so does one of another name, where the name of the tool is no verb": (
+        "terrace/hours",
+        {"mode": "set", "licensee": USER, "window": "16:00 to 21:45"},
+        [(USER, "has_window", "16:00 to 21:45")],
+    ),
     "an argument says what is done": (
         "annot.v3/projects",
         {"op": "assign", "pi": USER, "workforce": "Labelwerk"},
@@ -221,6 +226,10 @@ NOTHING = {
     "what has a name that is no argument's": (
         "SetFate",
         {"tag": "PV:8245", "scene": "S35/32", "fate": "crushed"},
+    ),
+    "an argument that says how it does what it is called": (
+        "list_plans",
+        {"mode": "set", "plan": "Plus", "user": "u-1"},
     ),
     "an argument that says that it looks": ("set_plan", {"op": "get", "plan": "Plus"}),
     "what a rule that is looked at does": ("rules/show", {"action": "update", "rule_id": "r-1"}),
