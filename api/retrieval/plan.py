@@ -75,6 +75,8 @@ class Operator(StrEnum):
     """A session as a whole."""
 
 
+OF_ORDER: Final = (Operator.AFTER, Operator.BEFORE)
+"""Operators that ask for what stands next to something."""
 VALUES: Final = frozenset((Operator.VALUE, Operator.VALUE_BEFORE, Operator.VALUE_AT))
 """Operators that ask what something is or was set to."""
 

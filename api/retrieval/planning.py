@@ -20,7 +20,7 @@ from datetime import UTC, tzinfo
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from api.retrieval.plan import IN_PAST, VALUES, Operator, Plan
+from api.retrieval.plan import IN_PAST, OF_ORDER, VALUES, Operator, Plan
 from api.retrieval.plan_phrases import ROWS, SAYS_FAILED
 from api.retrieval.query_terms import MAX_SEARCHED_CHARACTERS, as_meant
 from api.retrieval.question_forms import SURELY_BELOW, reading, without_asking
@@ -200,7 +200,7 @@ def plan_of(
     """
     given = _NOT_MEANT.sub("", as_meant(query[:MAX_SEARCHED_CHARACTERS]))
     text = _with_quotes(given)
-    spans = exact_windows(text, now_ms, zone, day_ms=day_ms)
+    spans = _without_errand(exact_windows(text, now_ms, zone, day_ms=day_ms), text)
     quoted = _quoted(text)
     timeless = _timeless(text, spans)
     not_meant = besides | (frozenset() if spans else _OF_A_TIME)
@@ -279,6 +279,21 @@ def _windows_meant(
         return tuple(map(at_its_beginning, spans))
     is_told = not any(span.has_day or span.text[:1].isalpha() for span in spans)
     return () if is_told and operator is Operator.TIME else spans
+
+
+_ERRAND: Final = re.compile(
+    r"^\W*(?:i|we)(?:['\u2019](?:m|re)|\s+(?:am|are))?\s+(?:about\s+to|(?:prepar|plann|meet|visit|"
+    r"send|host|cook|bring|fly|travell?)ing|meet|visit|host|take\s+over|taking\s+over)(?!\w)"
+    r"[^.?!]*[.!]\s+(?=\S[^?]*\?\W*$)",
+    re.IGNORECASE,
+)
+"""Who asks says first what for: "I'm preparing a talk for Monday. What did they ask of us?"."""
+
+
+def _without_errand(spans: tuple[Window, ...], text: str) -> tuple[Window, ...]:
+    """The windows of a question but for those of what it is asked for."""
+    errand = _ERRAND.match(text)
+    return spans if errand is None else tuple(s for s in spans if s.text not in errand[0])
 
 
 _HOWEVER_LONG: Final = (Operator.VALUE, Operator.PROMISE)
@@ -487,11 +502,19 @@ def _quoted(text: str) -> str:
     return ""
 
 
+_HELD_UP: Final = re.compile(
+    r"(?<!\w)(?:the|a)\s+(?:(?:hold|stop|halt|block|freeze|veto|ban|stoppage|rebuff)\s+(?:on|of|for|to)|"
+    r"(?:stopped|halted|blocked|frozen|vetoed|barred)\s+\w+)(?!\w)",
+    re.IGNORECASE,
+)
+"""Calls what did not go on so, where something is asked for beside it: "the hold on BP-26"."""
+
+
 def _failed(text: str, operator: Operator) -> bool | None:
     if operator is Operator.CAUSE and _NEGATED.search(text):
         return True
     if _SUCCEEDED.search(text):
         return False
-    if SAYS_FAILED.search(text):
+    if SAYS_FAILED.search(text) or (operator in OF_ORDER and _HELD_UP.search(text)):
         return True
     return False if operator in _OF_ONE and _THE_ONE_THAT.search(text) else None

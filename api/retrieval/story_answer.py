@@ -16,8 +16,7 @@ from typing import Any, Final
 import numpy
 
 from api.retrieval.durations import duration_text
-from api.retrieval.plan import READ_OFF, AnswerType, Operator, Plan, StoryAnswer
-from api.retrieval.story_evidence import OF_ORDER
+from api.retrieval.plan import OF_ORDER, READ_OFF, AnswerType, Operator, Plan, StoryAnswer
 from api.retrieval.story_features import Features, features_of
 from api.retrieval.story_focus import actor_of, knows_named
 from api.retrieval.story_limits import ORDER

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import numpy
 
-from api.retrieval.plan import Operator, Plan
+from api.retrieval.plan import OF_ORDER, Operator, Plan
 from api.retrieval.plan_phrases import ASKING_WORDS
 from api.retrieval.story_acts import acts_asked, asks_for_first
 from api.retrieval.story_features import Features
@@ -49,8 +49,6 @@ _ACTS: Final = tuple(
     KINDS.index(kind) for kind in (EventKind.RESULT, EventKind.DECISION, EventKind.OTHER)
 )
 """Kinds by which something was done, where it did not fail."""
-OF_ORDER: Final = (Operator.AFTER, Operator.BEFORE)
-"""Operators that ask for what stands next to something."""
 
 
 def recorded(stories: Stories, features: Features, terms: StoryTerms, order: Array) -> Array:

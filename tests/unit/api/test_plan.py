@@ -603,3 +603,28 @@ def test_bounds_of_a_row_are_bounds() -> None:
     """In an f-string `{0,12}` is a pair of numbers, and no row that has it says so."""
     pair = re.compile(r"\(\d+, ?\d+\)|\{\d+, \d+\}")
     assert [row for *_, rows in ROWS for row in rows if pair.search(row)] == []
+
+
+@pytest.mark.parametrize(
+    ("question", "is_limited"),
+    [
+        ("I'm preparing a talk for Ann on Monday. What did they ask of us?", False),
+        ("I take over Ann from a colleague on Monday. What should I be aware of?", False),
+        ("I see that the kiln failed on Monday. What happened?", True),
+        ("I'm preparing a report. What happened on Monday?", True),
+    ],
+)
+def test_what_it_is_asked_for_limits_nothing(question: str, *, is_limited: bool) -> None:
+    assert bool(plan_of(question, NOW_MS).spans) is is_limited
+
+
+@pytest.mark.parametrize(
+    ("question", "failed"),
+    [
+        ("What came after the hold on BP-26?", True),
+        ("What came before the stopped firing of BP-26?", True),
+        ("What came after the firing of BP-26?", None),
+    ],
+)
+def test_what_was_held_up_did_not_go_on(question: str, failed: bool | None) -> None:
+    assert plan_of(question, NOW_MS).failed is failed
