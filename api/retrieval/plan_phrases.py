@@ -73,6 +73,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
         "similar",
         1.4,
         (
+            r"i(?:['\u2019]m|\s+am)\s+sure\s+(?:i|we)(?:['\u2019]ve|\s+have)\s+(?:seen|had|met|read)(?:\s+(?:it|this|that))?",
             r"(?:have|did|has|had)\s+(?:we|you|i|anyone|anybody|someone|somebody)\s+(?:ever\s+)?(?:seen?|had?|met|run\s+into|come\s+across|encounter(?:ed)?|face[d]?)\s+(?:this|that|it|something|anything|such)(?:\s+like\s+(?:this|that|it))?(?:\s+(?:before|already|earlier|previously))?",
             r"(?<!when\s)(?<!where\s)(?:has|have|did|was)\s+(?:this|that|it|something\s+(?:like|similar)\s*(?:to\s+)?(?:this|that|it)?|anything\s+like\s+(?:this|that|it))\s+(?:ever\s+)?(?:happen(?:ed)?|occur(?:red)?|come\s+up|been\s+seen|seen)(?:\s+(?:before|already|earlier|previously))?",
             r"(?:find|show|list|search(?:\s+for)?|look\s+(?:up|for))(?:\s+me)?\s+(?:the\s+|all\s+|any\s+)?(?:earlier|similar|previous|past|other|older|like|comparable|prior)\s+(?:cases?|incidents?|errors?|occurrences?|problems?|failures?|issues?|events?)(?:\s+(?:of|to|like|as))?",
@@ -91,6 +92,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
         "count",
         1.5,
         (
+            r"(?:don['\u2019]t|do\s+not)\s+know\s+is\s+the\s+(?:figure|number|count)|i\s+need\s+a\s+(?:number|figure)\b.*",
             r"how\s+(?:often|frequently)(?:\s+(?:did|does|do|has|have|had|was|were|is|are)(?:\s+it\s+(?:happen(?:ed)?(?:\s+that)?))?)?",
             r"how\s+(?:many\s+times?|much\s+times)(?:\s+(?:did|does|do|has|have|had|was|were|is|are)(?:\s+it\s+happen(?:ed)?(?:\s+that)?)?)?",
             r"(?:what\s+is\s+|what's\s+|give\s+me\s+|tell\s+me\s+)?(?:the|an?)\s+(?:total\s+)?(?:number|count|amount|tally|total)\s+of\s+(?:the\s+|all\s+)?(?:times|cases|occasions|occurrences|failures|errors|attempts)(?:\s+(?:that|in\s+which|when))?",
@@ -111,6 +113,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
         "users",
         1.25,
         (
+            r"(?:the\s+)?names?\s+of\s+(?:all|those|everyone)\s+(?:who|that|with)",
             rf"^\W*(?:(?:a|the)\s+)?(?:register|roster|roll|list)\s+of\s+(?:all\s+)?(?:the\s+)?(?:parties|{_ALL_PEOPLE})\s+(?:who|that|with)",
             rf"(?:which|what)\s+(?:of\s+(?:our|the|all|my)\s+(?:the\s+)?)?(?:other\s+)?{_ALL_PEOPLE}",
             rf"who\s+(?:of|among|amongst)\s+(?:all\s+|the\s+|our\s+)*(?:the\s+)?{_PEOPLE}",
@@ -126,6 +129,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
         "summary",
         1.2,
         (
+            r"(?:sum|wrap)\s+(?:this|that|it|things)(?:\s+one)?\s+up|(?:make|give|write|do)\s+(?:me|us)\s+a\s+resume\s+of|(?:so\s+)?the\s+essence\s+of",
             r"(?:please\s+)?(?:can\s+you\s+)?summari[sz]e(?:\s+(?:for\s+me|the|this|our))?(?:\s+(?:session|conversation|chat|thread|run|case|ticket))?",
             r"(?:give\s+me\s+|i\s+need\s+|write\s+)?(?:a|the)\s+(?:short\s+|brief\s+|quick\s+)?(?:summary|recap|gist|digest|overview|outline|rundown|synopsis)(?:\s+of)?(?:\s+(?:the|this|our))?(?:\s+(?:session|conversation|chat|thread|run))?",
             r"(?:please\s+)?(?:would\s+you\s+)?(?:condense|boil\s+down|resume\s+(?:me|us))(?:\s+(?:the|this|our))?(?:\s+(?:session|conversation|chat|thread|run))?",
@@ -187,6 +191,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
         "value_before",
         1.12,
         (
+            r"(?:the\s+)?penultimate\s+(?:entry|value|version|setting)|one\s+back\s+from\s+(?:today|the\s+current|the\s+latest)",
             r"(?:what|which(?:\s+\w+)?)\s+(?:was|were|did)\b(?=.*\b(?:before\s+(?:the\s+)?(?:last|latest|most\s+recent|recent|that|this)?\s*(?:change|update|switch|edit|correction|move|it\s+was\s+(?:changed|updated|set))|previously|formerly|use[d]?\s+to\s+be|until\s+(?:it\s+was\s+|the\s+)?(?:changed|change|update|updated|switched|replaced)))",
             r"^\W*(?:what|which|where)\s+(?:was|were)(?=\s[^?]*\w\s+before\W*$)",
             r"^\W*(?:what|which)\s+(?:was|were)(?=\s+(?!done\b|going\b|said\b|happening\b)[^?]*\w\s+before\s+(?:it|this|that|they|we|i)\s+(?:was|were|got|had)\b)",
@@ -235,6 +240,9 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
         "preference",
         1.1,
         (
+            r"(?:any\s+instructions?|standing\s+(?:instructions?|wish(?:es)?))(?!\s+(?:of|about|regarding|for|on)\b)(?:\s+(?:by|from))?",
+            r"instructions?\s+(?:by|from)|what\s+was\s+the\s+rule\W*$",
+            r"(?:what\s+(?:has\s+been|was|is)|arrangements?)\s+(?:settled|agreed(?:\s+on)?|arranged)\s+with",
             r"what(?:['\u2019]s|\s+is)\s+the\s+wish\W*$|there\s+is\s+something\s+(?:they|he|she)\s+wants?\s+(?:about|for|with)",
             r"(?:what|which|how)\s+(?:do(?:es)?|did|would|should)\s+.*\b(?:prefers?|preferred|favou?rs?|like[sd]?\s+(?:best|most|it|us|to)|rather\s+have)(?:\s+(?:for|in|about|with))?",
             r"(?:prefers?|preferred|preferences?|favou?rite|favou?rs?)(?:\s+(?:for|of|about|in|regarding|on))?",
@@ -277,6 +285,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
         "lesson",
         1.08,
         (
+            r"turn(?:ed|s)?\s+the\s+no\s+into\s+a\s+yes(?:\s+with)?|between\s+failing\s+and\s+succeeding(?:\s+(?:with|at|in))?|(?:did|would)(?:n['\u2019]t|\s+not)\s+(?:pass|work|go\s+through)\s+until\s+(?:we|you|they|i)\s+did\s+what",
             r"what\s+did\s+(?:we|you|they)\s+do\s+that\s+time\s+so\s+(?:that\s+)?it\s+(?:went|worked)(?:\s+through)?",
             r"what\s+(?:has\s+|had\s+|finally\s+|eventually\s+|was\s+it\s+that\s+|in\s+the\s+end\s+)?(?:fixed|helped|solved|resolved|cured|unblocked|repaired|did\s+the\s+trick|made\s+(?:it\s+)?(?:the\s+difference|work))(?:\s+(?:with|in|the))?",
             r"how\s+(?:was|were|is|has|have|had|did)\s+.*\b(?:solved|fixed|resolved|sorted\s+out|repaired|overcome|remedied|unblocked|cured|worked\s+around|dealt\s+with)(?:\s+(?:in\s+the\s+end|finally|eventually|before))?",
@@ -354,6 +363,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
         "first",
         1.04,
         (
+            r"(?:opens?|opened|beg[ai]ns?)\s+with\s+(?:a|some)\s+(?:statement|line|remark|word)s?\s+(?:of|from|by)",
             rf"(?:what|which|show(?:\s+me)?|give\s+me|tell\s+me|find)?\s*(?:was|is|were)?\s*(?:the\s+)?(?:very\s+)?(?:first|initial|original|opening|earliest)\s+{_WORDS}(?:\s+(?:of|from|by|that|about|on|regarding|in|we\s+(?:got|had)))?",
             rf"what\s+(?:did|has|had|have)\s+.*\b{_SAID}\s+(?:us\s+|for\s+|about\s+)?(?:first|initially|originally|at\s+(?:the\s+)?(?:first|start|beginning))(?:\s+(?:about|on|regarding|of|for))?",
             r"^\W*what\s+did\s+(?:the|our|this)\s+\w+\s+(?:do|call|decide)\s+first\W*$",
@@ -382,6 +392,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
         "after",
         1.02,
         (
+            r"(?:surely\s+)?(?:was|is)(?:n['\u2019]t|\s+not)\s+the\s+end\s+of\s+it",
             rf"(?:what|which\s+\w+)\s+(?:has\s+|had\s+)?(?:happened|came|followed|was\s+done|did\s+(?:the\s+)?\w+(?:\s+\w+)?\s+do|took\s+place|occurred|went\s+on|were\s+done|comes|follows|resulted|(?:has\s+|have\s+)?changed)\s+(?:next\s+)?(?:{_NEAR}\s+)?(?:after|since|following|once|next|afterwards|when)(?:\s+(?:it|they|he|she|we)\s+(?:had|got|saw|received))?",
             r"what\s+(?:was|were|is)\s+(?:the\s+)?(?:next|following|subsequent)\s+(?:steps?|things?|actions?|moves?|events?)(?:\s+(?:after|following|to|taken|once))*",
             rf"what\s+(?:followed|came\s+(?:{_NEAR}\s+)?(?:after|next|afterwards|of\s+it)|happened\s+(?:{_NEAR}\s+)?(?:after|next|afterwards))",
@@ -397,6 +408,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
         "before",
         1.02,
         (
+            r"(?:what|something)\s+(?:led|leads)\s+(?:up\s+)?(?:to|into)\s+it|(?:up)?on\s+what\s+earlier\s+\w+\s+(?:did|does|do)(?=.*\b(?:follow|rest)\b)",
             rf"(?:what|which\s+\w+)\s+(?:has\s+|had\s+)?(?:happened|came|was\s+done|were\s+done|did\s+(?:the\s+)?\w+(?:\s+\w+)?\s+do|took\s+place|occurred|went\s+on|went|stood)\s+(?:{_NEAR}\s+)?(?:before|prior\s+to|ahead\s+of|until)",
             r"(?:what|which\s+\w+)\s+(?:has\s+|had\s+)?(?:preceded|led\s+up\s+to|leads?\s+up\s+to|preced(?:es|ing)|came\s+first\s+before)",
             r"(?:led|leads?|leading)\s+up\s+to|prior\s+to|(?:precede|antedate)[ds]?|(?:preced|antedat)ing|antecedent",
@@ -465,6 +477,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
         "cause",
         1.2,
         (
+            r"(?:just\s+)?f[ea]ll(?:en|s)?\s+from\s+the\s+sky|c[ao]mes?\s+out\s+of\s+(?:nowhere|the\s+blue)|curious\s+about\s+the\s+other\s+end|has\s+(?:some|any)(?:body|one)\b.*?\b(?:altered|changed|touched|switched)\s+(?:some|any)thing|upstream\s+(?:event|change|action)\s+that\s+(?:produced|caused|led)",
             r"did\s+(?:ops|we|you|they|some(?:body|one)|any(?:body|one))\s+(?:ship|change|deploy|switch|touch|push|alter|flip)\s+(?:some|any)thing",
             r"(?:triggered|caused|prompted|provoked|occasioned|brought\s+(?:on|about)|set\s+off)\s+by\s+(?:what|which(?:\s+(?:of|one|(?:changes?|tweaks?|decisions?|doings?|actions?|settings?|steps?|switch(?:es)?)))?)",
             r"(?:what|which\s+\w+(?:\s+\w+)?)\s+(?:is|was|are|were)\s+(?:\w+ly\s+)?(?:responsible|to\s+blame|at\s+fault)(?:\s+for)?",

@@ -130,9 +130,8 @@ def knows_named(
     person is named who only shares a name with one who is known; where two things are compared, it
     is that both are known.
     """
-    if _names_nothing_known(stories, features, terms, plan, best) or _names_namesake(
-        stories, terms
-    ):
+    is_new = _names_nothing_known(stories, features, terms, plan=plan, best=best)
+    if is_new or _names_namesake(stories, terms):
         return False
     if _is_said_of_others(stories, features, plan, best):
         return False
@@ -141,7 +140,7 @@ def knows_named(
 
 
 def _names_nothing_known(
-    stories: Stories, features: Features, terms: StoryTerms, plan: Plan, best: int
+    stories: Stories, features: Features, terms: StoryTerms, *, plan: Plan, best: int
 ) -> bool:
     """Whether a question names something by an identifier that nobody ever said, or is called by.
 
@@ -163,12 +162,12 @@ def _names_nothing_known(
 def _names_namesake(stories: Stories, terms: StoryTerms) -> bool:
     """Whether a question names somebody of whom one name is a known person's, and the other new."""
     spoken = numpy.unique(stories.author[stories.person & (stories.author >= 0)])
-    known = [words_in(stories.authors[number].lower()) for number in spoken.tolist()]
+    persons = [words_in(stories.authors[number].lower()) for number in spoken.tolist()]
+    whole = [label for label in persons if label[1:]]
     labels = [words_in(name.lower()) for name in (*stories.authors, *stories.users)]
     for given, family in terms.full_names:
         if any({given, *family} <= set(label) for label in labels):
             continue
-        whole = [label for label in known if label[1:]]
         of_given = any(label[0] == given for label in whole)
         of_family = any({*family} <= {*label[1:]} for label in whole)
         new = (given,) if of_family else family
@@ -191,8 +190,8 @@ _REPEATED: Final = (4, 0.6)
 def _repeats(stories: Stories, failure: int) -> bool:
     """Whether a question says most of what a failure says: an error that was pasted into it."""
     least, share = _REPEATED
-    said = int((stories.counts[failure] > 0).sum())
-    return said >= least and said >= share * stories.words[failure]
+    repeated = int((stories.counts[failure] > 0).sum())
+    return repeated >= least and repeated >= share * stories.words[failure]
 
 
 _OF_ONE: Final = VALUES | {Operator.SEARCH}
@@ -350,10 +349,10 @@ def done_as_said_first(stories: Stories, features: Features, order: Array) -> Ar
     was done in the story of the words, they tell of it.
     """
     best, roles = int(order[0]), features.roles
-    said = words_of_agent(stories, order)
-    if said is not None and (kept_by := int(stories.kept_by[said])) >= 0:
+    words = words_of_agent(stories, order)
+    if words is not None and (kept_by := int(stories.kept_by[words])) >= 0:
         return in_front(numpy.array([kept_by]), order)
-    if said != best:
+    if words != best:
         return order
     done = roles.worked & ~only_looks(stories) & (features.column("sets") > 0)
     done &= _of_same_user(stories, best) & features.within

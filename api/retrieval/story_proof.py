@@ -9,12 +9,11 @@ from typing import Final, NamedTuple
 import numpy
 
 from api.retrieval.durations import from_type_to_type, stretch
-from api.retrieval.plan import VALUES, Operator, Plan
+from api.retrieval.plan import OF_ORDER, VALUES, Operator, Plan
 from api.retrieval.story_acts import OF_ACTS, is_around
 from api.retrieval.story_counts import alike, counted, failed_at, newest_alike
 from api.retrieval.story_evidence import (
     MAX_TOLD,
-    OF_ORDER,
     around_acts,
     asks_for_all,
     asks_for_record,

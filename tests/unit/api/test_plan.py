@@ -628,3 +628,24 @@ def test_what_it_is_asked_for_limits_nothing(question: str, *, is_limited: bool)
 )
 def test_what_was_held_up_did_not_go_on(question: str, failed: bool | None) -> None:
     assert plan_of(question, NOW_MS).failed is failed
+
+
+@pytest.mark.parametrize(
+    ("question", "operator"),
+    [
+        ("Ann, the kiln: any instruction?", Operator.PREFERENCE),
+        ("Set out the arrangement agreed with Ann concerning kilns.", Operator.PREFERENCE),
+        ("How would you sum this up for the file?", Operator.SUMMARY),
+        ("E-77 door ajar ... I'm sure I've seen it, what did we do then", Operator.SIMILAR),
+        ("The kiln door jammed, that I know. What I don't know is the figure.", Operator.COUNT),
+        ("Names of all who had a cold kiln.", Operator.USERS),
+        ("The file on K-2 opens with a statement of Ann, which we need.", Operator.FIRST),
+        ("The firing came through and something led into it, what", Operator.BEFORE),
+        ("The stop on K-2 surely wasn't the end of it.", Operator.AFTER),
+        ("State the penultimate entry for the limit of K-2.", Operator.VALUE_BEFORE),
+        ("Before I burn another afternoon: what turned the no into a yes?", Operator.LESSON),
+        ("The rejection of K-2 fell from the sky. What happened before?", Operator.CAUSE),
+    ],
+)
+def test_more_ways_to_ask(question: str, operator: Operator) -> None:
+    assert plan_of(question, NOW_MS).operator is operator
