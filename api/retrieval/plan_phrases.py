@@ -92,7 +92,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
         "count",
         1.5,
         (
-            r"(?:don['\u2019]t|do\s+not)\s+know\s+is\s+the\s+(?:figure|number|count)|i\s+need\s+a\s+(?:number|figure)\b.*",
+            r"(?:don['\u2019]t|do\s+not)\s+know\s+is\s+the\s+(?:figure|number|count)|i\s+need\s+a\s+(?:number|figure),?\s+not\s+an?\s+\w+",
             r"how\s+(?:often|frequently)(?:\s+(?:did|does|do|has|have|had|was|were|is|are)(?:\s+it\s+(?:happen(?:ed)?(?:\s+that)?))?)?",
             r"how\s+(?:many\s+times?|much\s+times)(?:\s+(?:did|does|do|has|have|had|was|were|is|are)(?:\s+it\s+happen(?:ed)?(?:\s+that)?)?)?",
             r"(?:what\s+is\s+|what's\s+|give\s+me\s+|tell\s+me\s+)?(?:the|an?)\s+(?:total\s+)?(?:number|count|amount|tally|total)\s+of\s+(?:the\s+|all\s+)?(?:times|cases|occasions|occurrences|failures|errors|attempts)(?:\s+(?:that|in\s+which|when))?",
@@ -408,7 +408,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
         "before",
         1.02,
         (
-            r"(?:what|something)\s+(?:led|leads)\s+(?:up\s+)?(?:to|into)\s+it|(?:up)?on\s+what\s+earlier\s+\w+\s+(?:did|does|do)(?=.*\b(?:follow|rest)\b)",
+            r"something\s+(?:led|leads)\s+(?:up\s+)?(?:to|into)\s+it|(?:up)?on\s+what\s+earlier\s+\w+\s+(?:did|does|do)(?=.*\b(?:follow|rest)\b)",
             rf"(?:what|which\s+\w+)\s+(?:has\s+|had\s+)?(?:happened|came|was\s+done|were\s+done|did\s+(?:the\s+)?\w+(?:\s+\w+)?\s+do|took\s+place|occurred|went\s+on|went|stood)\s+(?:{_NEAR}\s+)?(?:before|prior\s+to|ahead\s+of|until)",
             r"(?:what|which\s+\w+)\s+(?:has\s+|had\s+)?(?:preceded|led\s+up\s+to|leads?\s+up\s+to|preced(?:es|ing)|came\s+first\s+before)",
             r"(?:led|leads?|leading)\s+up\s+to|prior\s+to|(?:precede|antedate)[ds]?|(?:preced|antedat)ing|antecedent",

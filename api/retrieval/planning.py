@@ -328,7 +328,7 @@ _OF_CHANGE: Final = re.compile(
     r"(?<!\w)(?:root\s+causes?|ch(?:an|na)g(?:ed?|es|ing)|alter(?:ed|ations?)|modif(?:ied|ications?)|"
     r"reconfigur\w+|(?:decision|switch|move|measure|step)s?\s+(?:that|which)\s+"
     r"(?:explains?|caused?|led|lies?|brought)|from\s+the\s+sky|out\s+of\s+(?:nowhere|the\s+blue)|"
-    r"all\s+of\s+a\s+sudden|upstream|the\s+other\s+end|on\s+our\s+(?:side|end))(?!\w)",
+    r"all\s+of\s+a\s+sudden|the\s+other\s+end|on\s+our\s+(?:side|end))(?!\w)",
     re.IGNORECASE,
 )
 """Says that something is behind what happened that was done before it."""

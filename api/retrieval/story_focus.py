@@ -183,15 +183,17 @@ def _is_new(stories: Stories, terms: StoryTerms, names: Sequence[str]) -> bool:
     return len(places) == len(names) and not (heard.any() or forms().words.intersection(names))
 
 
-_REPEATED: Final = (4, 0.6)
-"""At least so many different words of an error, and such a part of all of its words."""
+_REPEATED_WORDS: Final = 4
+"""At least so many different words of an error are those of one that was pasted."""
+_REPEATED_SHARE: Final = 0.6
+"""And such a part of all of its words."""
 
 
 def _repeats(stories: Stories, failure: int) -> bool:
     """Whether a question says most of what a failure says: an error that was pasted into it."""
-    least, share = _REPEATED
     repeated = int((stories.counts[failure] > 0).sum())
-    return repeated >= least and repeated >= share * stories.words[failure]
+    least = max(_REPEATED_WORDS, _REPEATED_SHARE * stories.words[failure])
+    return repeated >= float(least)
 
 
 _OF_ONE: Final = VALUES | {Operator.SEARCH}

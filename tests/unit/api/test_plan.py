@@ -645,6 +645,8 @@ def test_what_was_held_up_did_not_go_on(question: str, failed: bool | None) -> N
         ("State the penultimate entry for the limit of K-2.", Operator.VALUE_BEFORE),
         ("Before I burn another afternoon: what turned the no into a yes?", Operator.LESSON),
         ("The rejection of K-2 fell from the sky. What happened before?", Operator.CAUSE),
+        ("The kiln failed. What led to it?", Operator.CAUSE),
+        ("Did the kiln fail more than once? I need a number, not a feeling.", Operator.COUNT),
     ],
 )
 def test_more_ways_to_ask(question: str, operator: Operator) -> None:
