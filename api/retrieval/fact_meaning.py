@@ -145,9 +145,8 @@ def in_words_of_facts(
     least = LIKE
     if operator is not Operator.VALUE and (changed := _with_history(facts)):
         facts, least = changed, LIKE_CHANGED
-    if (
-        nearest := _nearest(reads, stories, roles, facts, topic=topic, embed=embed, least=least)
-    ) is not None:
+    nearest = _nearest(reads, stories, roles, facts, topic=topic, embed=embed, least=least)
+    if nearest is not None:
         fact, likeness = nearest
         of_topic = frozenset(map(stem, map(plain, topic)))
         yield Meant(_put(fact, operator, plan), operator, of_topic, min(1.0, likeness))

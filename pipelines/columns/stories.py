@@ -352,10 +352,11 @@ class _Telling:
 
         "Friday, 14:30, window 9." tells what was looked up and promises nothing.
         """
-        previous = self._events.table["previous"][rows]
-        records = numpy.isin(self._events.table["kind"], numbers_of_kinds(self._view, OUTCOMES))
+        table = self._events.table
+        previous = table["previous"][rows]
+        tells = numpy.isin(table["kind"][previous], numbers_of_kinds(self._view, OUTCOMES))
         speaks = (self._events.texts.counts(self._question.speaking, rows) > 0).any(axis=1)
-        return numpy.asarray((previous != NOBODY) & records[previous] & ~speaks)
+        return numpy.asarray((previous != NOBODY) & tells & ~speaks)
 
     def _theirs(self, rows: Rows, spoken: Bits) -> Bits:
         """Which events are of the users of those who were named."""
