@@ -378,7 +378,7 @@ class Neo4jRead(GraphRead):
 
     def counts(self) -> Counts:
         """See `GraphRead`."""
-        return counts_of(row["counted"] for row in self.rows(COUNTS))
+        return counts_of(self.rows(COUNTS))
 
     def checkpoints(self, stage: str | None = None) -> list[Checkpoint]:
         """See `GraphRead`."""

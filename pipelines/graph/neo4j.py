@@ -688,7 +688,7 @@ class Neo4jGraph(_Neo4jReads):
         return str(row[0])
 
     def counts(self) -> Counts:
-        return questions.counts_of(row[0] for row in self.client.ask(questions.COUNTS))
+        return questions.counts_of(self.client.ask(questions.COUNTS))
 
     def census(self) -> Census:
         labels = {

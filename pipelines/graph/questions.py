@@ -12,7 +12,7 @@ by CASE: an OR is planned as the union of two searches, sorted, which reads all 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -469,20 +469,20 @@ def _counts() -> str:
         for row in EDGES.values()
         if row.target == EVENT.label
     ]
-    # Aggregated before the constants join it: beside them, no match would be no row.
-    return "\nUNION ALL\n".join(
-        f"MATCH {pattern} WITH count(x) AS number RETURN ['{group}', '{name}', number] AS counted"
-        for group, name, pattern in patterns
+    counts = ", ".join(
+        f"['{group}', '{name}', COUNT {{ MATCH {pattern} }}]" for group, name, pattern in patterns
     )
+    return f"RETURN [{counts}] AS counted"
 
 
 COUNTS = _counts()
-"""How much there is of each kind: rows for `counts_of`."""
+"""How much there is of each kind: one row, for `counts_of`."""
 
 
-def counts_of(rows: Iterable[Sequence[Any]]) -> Counts:
-    """What the rows of `COUNTS` come to."""
-    numbers = {(group, name): number for group, name, number in rows}
+def counts_of(rows: Iterable[Mapping[str, Any]]) -> Counts:
+    """What `COUNTS` comes to."""
+    (row,) = rows
+    numbers = {(group, name): number for group, name, number in row["counted"]}
     hidden = numbers["node", PLACEHOLDER]
     nodes = {label: numbers["node", label] for label in NODES}
     for label, placeholder in _PLACEHOLDERS.items():
