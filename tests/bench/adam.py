@@ -30,11 +30,43 @@ class Adam:
     def down(self, gradient: Any) -> None:
         """A step."""
         self._step += 1
-        self._mean = 0.9 * self._mean + 0.1 * gradient
-        self._square = 0.999 * self._square + 0.001 * gradient**2
-        mean = self._mean / (1 - 0.9**self._step)
-        square = self._square / (1 - 0.999**self._step)
-        self.weights -= self.rate * mean / (numpy.sqrt(square) + 1e-8)
+        self._mean *= 0.9
+        self._mean += 0.1 * gradient
+        self._square *= 0.999
+        self._square += 0.001 * gradient**2
+        step = numpy.sqrt(self._square)
+        step *= (1 - 0.999**self._step) ** -0.5
+        step += 1e-8
+        numpy.divide(self._mean, step, out=step)
+        step *= self.rate / (1 - 0.9**self._step)
+        self.weights -= step
+
+
+class SparseRows:
+    """Rows that have few of many columns.
+
+    Args:
+        rows: the columns of each.
+    """
+
+    def __init__(self, rows: Sequence[Sequence[int]]) -> None:
+        self._sizes = numpy.array([len(row) for row in rows])
+        self._flat = numpy.concatenate([numpy.array(row, dtype=numpy.int64) for row in rows])
+        self._ends = numpy.cumsum(self._sizes)
+
+    def of(self, chosen: Any) -> tuple[Any, Any]:
+        """Of some rows, for each of their columns: the row's place among them, and the column."""
+        sizes, ends = self._sizes[chosen], self._ends[chosen]
+        parts = [self._flat[end - size : end] for size, end in zip(sizes, ends, strict=True)]
+        return numpy.repeat(numpy.arange(len(chosen)), sizes), numpy.concatenate(parts)
+
+
+def summed(values: Any, places: Any, size: int) -> Any:
+    """The sums of those rows of an array that have one place; `places` ascend, below `size`."""
+    sums = numpy.zeros((size, values.shape[1]), dtype=values.dtype)
+    different, starts = numpy.unique(places, return_index=True)
+    sums[different] = numpy.add.reduceat(values, starts)
+    return sums
 
 
 def fitted_sparse(
@@ -62,16 +94,12 @@ def fitted_sparse(
     """
     chance = numpy.random.default_rng(seed)
     weights, bias = (Adam((size,), RATE, numpy.float32) for size in (width, 1))
-    sizes = numpy.array([len(row) for row in rows])
-    flat = numpy.concatenate([numpy.array(row, dtype=numpy.int64) for row in rows])
-    ends = numpy.cumsum(sizes)
+    sparse = SparseRows(rows)
     for _ in range(epochs):
         order = chance.permutation(len(rows))
         for start in range(0, len(order), batch):
             chosen = order[start : start + batch]
-            held = [flat[ends[one] - sizes[one] : ends[one]] for one in chosen]
-            owner = numpy.repeat(numpy.arange(len(chosen)), sizes[chosen])
-            signs = numpy.concatenate(held)
+            owner, signs = sparse.of(chosen)
             if left_out:
                 stays = chance.random(len(signs)) >= left_out
                 owner, signs = owner[stays], signs[stays]

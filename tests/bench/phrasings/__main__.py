@@ -16,6 +16,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -84,8 +85,12 @@ def main() -> None:
 def embedded(texts: Sequence[str]) -> Any:
     """The vectors of texts, a row each; of one text once."""
     different = [*dict.fromkeys(texts)]
-    vectors = OnnxEmbedder(threads=os.cpu_count() or 1).embed(different)
-    told = dict(zip(different, vectors, strict=True))
+    embedder = OnnxEmbedder(threads=1)
+    embedder.load()
+    # A question is too short to be shared among processors: each takes questions of its own.
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        vectors = threads.map(lambda text: embedder.embed([text])[0], different)
+        told = dict(zip(different, vectors, strict=True))
     return numpy.array([numpy.frombuffer(told[text], "<f4") for text in texts])
 
 

@@ -26,7 +26,17 @@ from api.retrieval.question_forms import (
     signs_of,
     tokens_of,
 )
-from tests.bench.adam import BATCH, COOLING, PENALTY, RATE, Adam, fitted_sparse, in_bytes
+from tests.bench.adam import (
+    BATCH,
+    COOLING,
+    PENALTY,
+    RATE,
+    Adam,
+    SparseRows,
+    fitted_sparse,
+    in_bytes,
+    summed,
+)
 
 Array = Any
 Embedded = Callable[[Sequence[str]], Array]
@@ -204,16 +214,19 @@ def _operators(
     learned = _grams(ways) | {gram for one in held for gram in one if _is_of_rows(gram)}
     grams = sorted(learned)
     places = {gram: place for place, gram in enumerate(grams)}
-    matrix = numpy.zeros((len(held), len(grams)), dtype=numpy.uint8)
-    for row, one in enumerate(held):
-        matrix[row, [places[gram] for gram in one if gram in places]] = 1
+    signs = [[places[gram] for gram in one if gram in places] for one in held]
     labels = numpy.array([CLASSES.index(one.learned_as) for one in questions])
     counts = numpy.bincount(labels, minlength=len(CLASSES))
     worth = numpy.sqrt(len(labels) / len(CLASSES) / numpy.maximum(counts, 1))[labels]
     worth = worth * numpy.array([one.weight for one in questions])
     wanted = numpy.eye(len(CLASSES), dtype=numpy.float32)[labels]
     fits = [
-        _fitted(matrix, vectors, wanted=wanted, worth=worth.astype(numpy.float32), seed=seed)
+        _fitted(
+            *(signs, len(grams), vectors),
+            wanted=wanted,
+            worth=worth.astype(numpy.float32),
+            seed=seed,
+        )
         for seed in range(TURNS)
     ]
     weights, meaning, bias = (sum(parts) / TURNS for parts in zip(*fits, strict=True))
@@ -271,25 +284,33 @@ def _is_inside(token: Token, topics: Sequence[tuple[int, int]]) -> bool:
 
 
 def _fitted(
-    matrix: Array, vectors: Array, *, wanted: Array, worth: Array, seed: int
+    signs: Sequence[Sequence[int]],
+    width: int,
+    vectors: Array,
+    *,
+    wanted: Array,
+    worth: Array,
+    seed: int,
 ) -> tuple[Array, Array, Array]:
     """Weights of the grams and of the vectors, and the bias, of a softmax."""
     chance = numpy.random.default_rng(seed)
-    widths = (matrix.shape[1], vectors.shape[1], 1)
-    weights, meaning, bias = (
-        Adam((width, wanted.shape[1]), RATE, numpy.float32) for width in widths
-    )
+    rows = SparseRows(signs)
+    widths = (width, vectors.shape[1], 1)
+    weights, meaning, bias = (Adam((one, wanted.shape[1]), RATE, numpy.float32) for one in widths)
     for _ in range(EPOCHS):
-        order = chance.permutation(len(matrix))
+        order = chance.permutation(len(signs))
         for start in range(0, len(order), BATCH):
             batch = order[start : start + BATCH]
-            signs = matrix[batch].astype(numpy.float32)
+            owner, columns = rows.of(batch)
             held = vectors[batch] * (chance.random((len(batch), 1)) >= WITHOUT)
-            scores = signs @ weights.weights + held @ meaning.weights + bias.weights
+            scores = summed(weights.weights[columns], owner, len(batch))
+            scores = scores + held @ meaning.weights + bias.weights
             shares = numpy.exp(scores - scores.max(axis=1, keepdims=True))
             shares /= shares.sum(axis=1, keepdims=True)
             off = (shares - wanted[batch]) * worth[batch, None] / len(batch)
-            weights.down(signs.T @ off + PENALTY * weights.weights)
+            by_column = numpy.argsort(columns, kind="stable")
+            gradient = summed(off[owner[by_column]], columns[by_column], width)
+            weights.down(gradient + PENALTY * weights.weights)
             meaning.down(held.T @ off + PENALTY * meaning.weights)
             bias.down(off.sum(axis=0, keepdims=True))
         for fit in (weights, meaning, bias):
