@@ -443,10 +443,17 @@ _BESIDE: Final[Mapping[Operator, Callable[[_Around], list[int]]]] = {
 
 
 class Stating(NamedTuple):
-    """Which events can state a value of what a question names, and which are about it at all."""
+    """Which events can state a value of what a question names, and which are about it at all.
+
+    Attributes:
+        states: by event.
+        about: by event.
+        names_value: the question says which value, in more than words that only ask for one.
+    """
 
     states: Array
     about: Array
+    names_value: bool
 
 
 def stating(stories: Stories, features: Features, terms: StoryTerms) -> Stating | None:
@@ -459,10 +466,13 @@ def stating(stories: Stories, features: Features, terms: StoryTerms) -> Stating 
     entity = [place for place, word in enumerate(terms.words) if _names_thing(word, terms)]
     if not (entity or features.is_named or terms.identifiers):
         entity = [
-            place for place, word in enumerate(terms.words) if f" of the {word} " in terms.text
+            place
+            for place, word in enumerate(terms.words)
+            if f" of the {word} " in terms.text and stories.holding[place] > 0
         ]
     attribute = [place for place in range(len(terms.words)) if place not in entity]
-    attribute = [place for place in attribute if not terms.is_asking[place]] or attribute
+    telling = [place for place in attribute if not terms.is_asking[place]]
+    attribute = telling or attribute
     likely = [place for place in attribute if terms.shares[place] >= LIKELY_TOLD]
     if terms.identifiers and not likely:
         return None  # what it is, all of it: "MK-7, which paper is it?"
@@ -489,7 +499,11 @@ def stating(stories: Stories, features: Features, terms: StoryTerms) -> Stating 
     record = roles.other & (stories.kind != _THOUGHT) & (about | stories.theirs)
     written = roles.call & writes & about
     stated = says & (saying | returned | record | written)
-    return Stating(stated | (statement & spoken), about | stories.named | stories.theirs)
+    return Stating(
+        states=stated | (statement & spoken),
+        about=about | stories.named | stories.theirs,
+        names_value=bool(telling),
+    )
 
 
 def _of_stories(stories: Stories, chosen: Array) -> Array:

@@ -493,7 +493,8 @@ def _of_value(
         if not stated.about[best]:
             order = in_front(order[stated.states[order]][:1], order)
         is_held = bool(terms.identifiers) and bool(stories.holds[best].all())
-        is_known = None if stated.states.any() or is_held else False
+        is_open = is_held or not stated.names_value
+        is_known = None if stated.states.any() or is_open else False
     order = in_front(looked_up_for(stories, features, int(order[0])), order)
     if plan.operator is Operator.VALUE and not plan.failed:
         order = retried_first(stories, features, order)

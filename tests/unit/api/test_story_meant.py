@@ -643,6 +643,21 @@ def test_what_a_reference_is_of_is_no_field_of_it(question: str, *, names_a_fiel
     assert (stating(told, features, asked.terms) is not None) is names_a_field
 
 
+@pytest.mark.parametrize(
+    "question",
+    [
+        "What was the kiln certificate of the furnaces before?",  # nobody says furnaces
+        "It'd be good to have the number of KILN.",  # of what: in words that only ask
+    ],
+)
+def test_what_is_found_is_judged_where_words_around_the_value_are_unheard_of(question: str) -> None:
+    asked = Asked(question)
+    asked.add(0, "other", "kiln certificate from crt-1 to crt-2", type="config.changed")
+    asked.add(1, "message", "the wheel turns again", author="ann")
+    answer = asked.answer()
+    assert (answer.order[0], answer.confidence > 0) == ("0", True)
+
+
 def test_who_is_to_be_asked_is_told_by_words_and_not_by_who_said_them() -> None:
     for question, value in (
         ("Who should be called first about the kiln?", None),
