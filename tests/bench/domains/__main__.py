@@ -63,6 +63,9 @@ OWN: Final = (
     "deepresearch",
     "cityhall",
     "evcharge",
+    "itdesk",
+    "webpilot",
+    "plantops",
 )
 KEPT_APART: Final = (
     "clinic",
@@ -79,6 +82,9 @@ KEPT_APART: Final = (
     "deepresearch",
     "cityhall",
     "evcharge",
+    "itdesk",
+    "webpilot",
+    "plantops",
 )
 """Nothing of these is learned from."""
 LEARNED_FROM: Final = tuple(name for name in OWN if name not in KEPT_APART)
