@@ -91,7 +91,7 @@ def test_a_server_that_stays_away_is_unavailable_within_the_patience(
     server = start_valkey()
     ledger = ledger_at(server.port, patience_s=0.5)
     ledger.append(EVENTS[:10])
-    server.kill()
+    kill_synced(server)
     before = time.monotonic()
     with pytest.raises(LedgerUnavailable):
         ledger.append(EVENTS[10:20])
