@@ -37,7 +37,7 @@ from tests.integration.api_support import (
     running_api,
 )
 from tests.integration.changes_support import followed, frames, ids, page_of, pages, refused
-from tests.servers import emptied_neo4j
+from tests.servers import emptied_neo4j, kill_synced
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
@@ -465,7 +465,7 @@ def test_redis_goes_and_comes_back_under_a_stream(
         tail = opened.enter_context(followed(client, from_="now"))
         written = writer.append(20)
         came = ids(tail.take(20))
-        server.kill()
+        kill_synced(server)
         assert [tail.next().comment for _ in range(3)] == ["alive"] * 3
         server.start()
         server.wait_ready()

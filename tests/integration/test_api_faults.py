@@ -46,7 +46,7 @@ from tests.integration.api_support import (
 )
 from tests.integration.stack import Stack
 from tests.memory_stack import PARTITIONS
-from tests.servers import emptied_neo4j
+from tests.servers import emptied_neo4j, kill_synced
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
@@ -96,7 +96,7 @@ def test_while_the_ledger_is_away_reads_go_on_and_events_are_503(
             kept = envelope()
             assert client.post("/v1/events", json=kept).status_code == 201
             wait_until(lambda: is_ready(client), "ready")
-            valkey.kill()
+            kill_synced(valkey)
             answer = client.post("/v1/events", json=envelope())
             assert_problem(answer, 503, "ledger-unavailable")
             assert int(answer.headers["retry-after"]) > 0
