@@ -214,19 +214,14 @@ def _operators(
     learned = _grams(ways) | {gram for one in held for gram in one if _is_of_rows(gram)}
     grams = sorted(learned)
     places = {gram: place for place, gram in enumerate(grams)}
-    signs = [[places[gram] for gram in one if gram in places] for one in held]
+    signs = SparseRows([[places[gram] for gram in one if gram in places] for one in held])
     labels = numpy.array([CLASSES.index(one.learned_as) for one in questions])
     counts = numpy.bincount(labels, minlength=len(CLASSES))
     worth = numpy.sqrt(len(labels) / len(CLASSES) / numpy.maximum(counts, 1))[labels]
-    worth = worth * numpy.array([one.weight for one in questions])
+    worth = (worth * numpy.array([one.weight for one in questions])).astype(numpy.float32)
     wanted = numpy.eye(len(CLASSES), dtype=numpy.float32)[labels]
     fits = [
-        _fitted(
-            *(signs, len(grams), vectors),
-            wanted=wanted,
-            worth=worth.astype(numpy.float32),
-            seed=seed,
-        )
+        _fitted(signs, vectors, len(grams), wanted=wanted, worth=worth, seed=seed)
         for seed in range(TURNS)
     ]
     weights, meaning, bias = (sum(parts) / TURNS for parts in zip(*fits, strict=True))
@@ -284,24 +279,17 @@ def _is_inside(token: Token, topics: Sequence[tuple[int, int]]) -> bool:
 
 
 def _fitted(
-    signs: Sequence[Sequence[int]],
-    width: int,
-    vectors: Array,
-    *,
-    wanted: Array,
-    worth: Array,
-    seed: int,
+    signs: SparseRows, vectors: Array, width: int, *, wanted: Array, worth: Array, seed: int
 ) -> tuple[Array, Array, Array]:
     """Weights of the grams and of the vectors, and the bias, of a softmax."""
     chance = numpy.random.default_rng(seed)
-    rows = SparseRows(signs)
     widths = (width, vectors.shape[1], 1)
     weights, meaning, bias = (Adam((one, wanted.shape[1]), RATE, numpy.float32) for one in widths)
     for _ in range(EPOCHS):
-        order = chance.permutation(len(signs))
+        order = chance.permutation(len(vectors))
         for start in range(0, len(order), BATCH):
             batch = order[start : start + BATCH]
-            owner, columns = rows.of(batch)
+            owner, columns = signs.of(batch)
             held = vectors[batch] * (chance.random((len(batch), 1)) >= WITHOUT)
             scores = summed(weights.weights[columns], owner, len(batch))
             scores = scores + held @ meaning.weights + bias.weights
