@@ -179,8 +179,8 @@ def _names_namesake(stories: Stories, terms: StoryTerms) -> bool:
 def _is_new(stories: Stories, terms: StoryTerms, names: Sequence[str]) -> bool:
     """Whether names are words of the question that nobody said, and that say not how it asks."""
     places = [terms.words.index(name) for name in names if name in terms.words]
-    heard = (stories.holding[places] > 0) | stories.labels[:, places].any(axis=0)
-    return len(places) == len(names) and not (heard.any() or forms().words.intersection(names))
+    is_heard = any(is_heard_of(stories, place) for place in places)
+    return len(places) == len(names) and not (is_heard or forms().words.intersection(names))
 
 
 _REPEATED_WORDS: Final = 4
