@@ -6,10 +6,11 @@ in `/health/ready` and answers 503 until they are back.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from threading import Lock
-from typing import NamedTuple
+from threading import Lock, Thread
+from typing import Final, NamedTuple
 
 from pipelines.columns.access import ColumnsAccess
 from pipelines.graph.client import Neo4jReader, connect_neo4j
@@ -37,6 +38,10 @@ class OpenGraph(NamedTuple):
 
 Opens = Callable[[Target, Settings], OpenGraph]
 """Opens the graph of a target: how depends on which store holds it."""
+Warms = Callable[[OpenGraph], object]
+"""Asks a graph what reads will ask it, so that the first of them is as fast as the others."""
+WARM_WITHIN_S: Final = 60.0
+"""A graph that takes longer to be warmed is read from all the same."""
 
 
 class _Graph:
@@ -47,6 +52,8 @@ class _Graph:
         self.open = opened
         self.users = 0
         self.retired = False
+        self.warming: Thread | None = None
+        self.warm_by_s = 0.0
 
 
 class ActiveGraph:
@@ -65,11 +72,15 @@ class ActiveGraph:
         current = self._current
         return None if current is None else current.target
 
-    def follow(self, target: Target) -> bool:
+    def follow(self, target: Target, warm: Warms | None = None) -> bool:
         """Read from `target` from now on; whether that is a change.
 
         Requests under way finish on the graph they began on, and others begin there until the
-        columns of the new one are loaded. Called by one thread.
+        columns of the new one are loaded and it is warm. Called by one thread, again and again.
+
+        Args:
+            target: the active one.
+            warm: asked of a graph before the one that is read from now is left for it.
         """
         current, coming = self._current, self._coming
         if current is not None and _place(current.target) == _place(target):
@@ -79,12 +90,44 @@ class ActiveGraph:
         if coming is None or _place(coming.target) != _place(target):
             self._retire(coming)
             coming = self._coming = _Graph(target, self._opens(target, self._settings))
-        if current is not None and not coming.open.columns.state().is_loaded:
+        if current is not None and not self._is_ready(coming, warm):
             return False
         with self._lock:
             self._current, self._coming = coming, None
         self._retire(current)
         return True
+
+    def _is_ready(self, coming: _Graph, warm: Warms | None) -> bool:
+        """Whether it answers as fast as the graph that is read from now."""
+        if not coming.open.columns.state().is_loaded:
+            return False
+        if warm is None:
+            return True
+        if coming.warming is None:
+            coming.warming = Thread(
+                target=self._warm, args=(coming, warm), name="warm-up", daemon=True
+            )
+            coming.warm_by_s = time.monotonic() + WARM_WITHIN_S
+            with self._lock:
+                coming.users += 1
+            coming.warming.start()
+        return not coming.warming.is_alive() or time.monotonic() > coming.warm_by_s
+
+    def _warm(self, graph: _Graph, warm: Warms) -> None:
+        with self._given_back(graph):
+            warm(graph.open)
+
+    @contextmanager
+    def _given_back(self, graph: _Graph) -> Iterator[None]:
+        """The end of a use, which may be the last one."""
+        try:
+            yield
+        finally:
+            with self._lock:
+                graph.users -= 1
+                close = graph.retired and graph.users == 0
+            if close:
+                graph.open.close()
 
     @contextmanager
     def opened(self) -> Iterator[OpenGraph]:
@@ -99,14 +142,8 @@ class ActiveGraph:
                 raise GraphUnavailable(reason="no active target is known yet")
             require_whole(graph.target.uri)
             graph.users += 1
-        try:
+        with self._given_back(graph):
             yield graph.open
-        finally:
-            with self._lock:
-                graph.users -= 1
-                close = graph.retired and graph.users == 0
-            if close:
-                graph.open.close()
 
     @contextmanager
     def reader(self) -> Iterator[GraphReader]:

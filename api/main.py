@@ -17,8 +17,8 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from importlib.metadata import version
 from math import ceil
 from threading import current_thread, main_thread
@@ -136,7 +136,8 @@ def _warm_later(services: Services) -> None:
     warm_up(services)
     services.is_cold = False
     services.seen.note_planned(counts)
-    _browse_once(services)
+    with _while_nobody_waits(), services.connections.graph.opened() as graph:
+        _browse_once(graph)
 
 
 def _is_reached(services: Services) -> bool:
@@ -147,29 +148,41 @@ def _is_reached(services: Services) -> bool:
     return has_target and not any(errors)
 
 
+@contextmanager
+def _while_nobody_waits() -> Iterator[None]:
+    """What is asked so may fail: a server is away, or (RuntimeError) the API has stopped."""
+    try:
+        yield
+    except (RecollectError, RuntimeError) as error:
+        _log.info("not warmed up", reason=str(error))
+
+
 def warm_up(services: Services) -> bool:
-    """Ask now; nothing is counted, kept or said about what is found.
+    """Ask the graph that is read from now; nothing is counted, kept or said about what is found.
 
     Returns:
         Whether every question was answered; without graph or ledger none is.
     """
+    warm = False
+    with _while_nobody_waits(), services.connections.graph.opened() as graph:
+        warm = _warmed_up(services, graph)
+    return warm
+
+
+def _warmed_up(services: Services, graph: OpenGraph) -> bool:
     services.embedder.warm_up()
     tenants = {key.tenant for key in services.settings.api_keys} - {ALL_TENANTS}
     begun_s = time.monotonic()
     warm = True
-    try:
-        for tenant in sorted(tenants)[:MAX_TENANTS] or [DEFAULT_TENANT]:
-            warm &= _asked(services, tenant, None)
-            services.embedder.embed(_QUERY, timeout_ms=EMBEDDER_MS)
-            warm &= _asked(services, tenant, _places(services, tenant))
-    except (RecollectError, RuntimeError) as error:  # RuntimeError: the API has stopped
-        _log.info("not warmed up", reason=str(error))
-        return False
+    for tenant in sorted(tenants)[:MAX_TENANTS] or [DEFAULT_TENANT]:
+        warm &= _asked(services, graph, tenant, None)
+        services.embedder.embed(_QUERY, timeout_ms=EMBEDDER_MS)
+        warm &= _asked(services, graph, tenant, _places(graph, tenant))
     _log.info("warmed up", seconds=round(time.monotonic() - begun_s, 3), complete=warm)
     return warm
 
 
-def _asked(services: Services, tenant: str, places: Sequence[str] | None) -> bool:
+def _asked(services: Services, graph: OpenGraph, tenant: str, places: Sequence[str] | None) -> bool:
     """Ask until nothing is left out for want of time; whether that came to be."""
     question = SubgraphQuery(
         query=_QUERY,
@@ -183,8 +196,7 @@ def _asked(services: Services, tenant: str, places: Sequence[str] | None) -> boo
         scope = operator_scope(tenant, clock_ms(as_of=None))
         context = ReadContext(services, scope, question, deadline=deadline)
         try:
-            with services.connections.graph.opened() as graph:
-                answer = Retrieval(context, graph).answer()
+            answer = Retrieval(context, graph).answer()
         except QueryTimeout:  # what was planned until then is planned
             continue
         if not _was_late(answer.notes):
@@ -198,21 +210,21 @@ def _was_late(notes: Notes) -> bool:
     )
 
 
-def _places(services: Services, tenant: str) -> list[str]:
+def _places(graph: OpenGraph, tenant: str) -> list[str]:
     """Where to begin: one node of each kind, that nobody has, and what is mentioned most.
 
     The facts around the latter are read, too.
     """
     mentioned: list[str] = []
     scope = operator_scope(tenant, clock_ms(as_of=None))
-    with services.connections.graph.reader() as reader, suppress(QueryTimeout):
-        mentioned = reader.read(
-            lambda graph: EntityReads(graph, scope).most_mentioned(MOST_MENTIONED),
+    with suppress(QueryTimeout):
+        mentioned = graph.reader.read(
+            lambda reads: EntityReads(reads, scope).most_mentioned(MOST_MENTIONED),
             timeout_ms=WARM_UP_TIMEOUT_MS,
         )
         walk = FactWalk(wanted=FactFilter(scope.now_ms), max_depth=1)
-        reader.read(
-            lambda graph: walk.walk(FactReads(graph, scope), [*mentioned, _NOBODY.hex]),
+        graph.reader.read(
+            lambda reads: walk.walk(FactReads(reads, scope), [*mentioned, _NOBODY.hex]),
             timeout_ms=WARM_UP_TIMEOUT_MS,
         )
     nobody = (
@@ -221,17 +233,22 @@ def _places(services: Services, tenant: str) -> list[str]:
     return [*nobody, *(wire_id(ENTITY.label, own_id) for own_id in mentioned)]
 
 
-def _browse_once(services: Services) -> None:
+def _browse_once(graph: OpenGraph) -> None:
     """Ask what the page of an entity does, which is looked at less than asked for in words."""
     scope, ids = operator_scope(DEFAULT_TENANT, clock_ms(as_of=None)), [_NOBODY.hex]
 
-    def browse(graph: GraphRead) -> None:
-        EntityReads(graph, scope).entities(ids, {})
-        FactReads(graph, scope).withheld(ids)
+    def browse(reads: GraphRead) -> None:
+        EntityReads(reads, scope).entities(ids, {})
+        FactReads(reads, scope).withheld(ids)
 
-    # RuntimeError: the API has stopped
-    with suppress(RecollectError, RuntimeError), services.connections.graph.reader() as reader:
-        reader.read(browse, timeout_ms=WARM_UP_TIMEOUT_MS)
+    graph.reader.read(browse, timeout_ms=WARM_UP_TIMEOUT_MS)
+
+
+def _warm_coming(services: Services, graph: OpenGraph) -> None:
+    """Before a graph is read from, while another one goes on answering."""
+    with _while_nobody_waits():
+        _warmed_up(services, graph)
+        _browse_once(graph)
 
 
 _DESCRIPTION = """\
@@ -272,7 +289,12 @@ def create_app(settings: Settings, share: Share = ALONE) -> FastAPI:
     """
     check_settings(settings)
     connections = Connections(settings, open_graph)
-    watch = Watch(settings, connections, fresh=lambda cold: start_warming(services, cold=cold))
+    watch = Watch(
+        settings,
+        connections,
+        fresh=lambda cold: start_warming(services, cold=cold),
+        warm=lambda graph: _warm_coming(services, graph),
+    )
     services = Services(settings, connections, watch.seen, share)
     bell_ms = min(LONGEST_BELL_MS, ceil(settings.redis_timeout_s * 500))
     news = Changes(services.ledger, bell_ms=bell_ms)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import Event, Thread
 from typing import Any, Final
 
-from api.connections import Connections
+from api.connections import Connections, Warms
 from api.seen import Checkpoints, Seen
 from pipelines.graph.reader import GraphReader
 from pipelines.graph.rows import Counts
@@ -48,9 +48,10 @@ class Watch:
     Args:
         settings: of the process.
         connections: that it keeps up to date.
-        fresh: called when a graph is read from that was not a moment ago (of another target, or
-            one whose server is back), or that has outgrown the plans that were made of it; with
-            whether its server has been started, and so knows no plan of any question.
+        fresh: called when the server of the graph is back, or the graph has outgrown the plans
+            that were made of it; with whether the server has been started, and so knows no plan
+            of any question.
+        warm: asks the graph of another target, before it is read from.
     """
 
     def __init__(
@@ -58,9 +59,11 @@ class Watch:
         settings: Settings,
         connections: Connections,
         fresh: Callable[[bool], object] = lambda _: None,
+        warm: Warms | None = None,
     ) -> None:
         self._connections = connections
         self._fresh = fresh
+        self._warm = warm
         self.seen = Seen(settings, self._target_name)
         self._stop = Event()
         self._models = {row.name: row.models_here(settings) for row in STAGES.values()}
@@ -110,11 +113,10 @@ class Watch:
         except RecollectError:
             return  # Redis is away: the graph known last goes on answering
         before = self._connections.graph.target
-        if self._connections.graph.follow(target):
+        if self._connections.graph.follow(target, self._warm):
             metrics.TARGET_ACTIVE.labels(target.name).set(1)
             if before is not None and before.name != target.name:
                 metrics.TARGET_ACTIVE.labels(before.name).set(0)
-                self._fresh(False)
             _log.info("reading from target", target=target.name, generation=generation)
 
     def look_at_ledger(self) -> None:

@@ -872,6 +872,15 @@ def schema_statements() -> dict[str, str]:
     return statements
 
 
+def stored_names() -> tuple[list[str], list[str], list[str]]:
+    """Every label, type and property that a store may keep, each sorted."""
+    rows = (*NODES.values(), *FEED_NODES)
+    labels = {row.label for row in rows} | {row.placeholder for row in rows if row.placeholder}
+    of_nodes = {p.name for row in rows for p in row.stored()}
+    of_edges = {p.name for row in EDGES.values() for p in row.properties}
+    return sorted(labels), sorted(EDGES), sorted(of_nodes | of_edges)
+
+
 def index_definitions() -> dict[str, tuple[str, tuple[str, ...]]]:
     """Label and properties of every index that there must be, by its name.
 

@@ -49,11 +49,12 @@ _SECOND_MS, _MINUTE_MS, _HOUR_MS = 1_000, 60_000, 3_600_000
 def _looking(
     invocation: Invocation, api: str | None, key_file: Any
 ) -> Iterator[Callable[..., dict[str, Any]]]:
-    """Looks at a route as one viewer: `look(path, tenant, user, **query)`."""
+    """Looks at a route of the graph as one viewer: `look(path, tenant, user, **query)`."""
     with closing(client_for(invocation, api, key_file)) as client:
 
         def look(path: str, tenant: str, user: str, **query: Any) -> dict[str, Any]:
-            return client.look(path, {**query, "user_id": user, "record_access": "false"}, tenant)
+            of_person = {"user_id": user, "record_access": "false", "timeout_ms": TIMEOUT_MS}
+            return client.look(path, {**of_person, **query}, tenant)
 
         yield look
 
@@ -194,7 +195,9 @@ def show(
 ) -> None:
     """Show an event as the ledger has it, with its payload."""
     with _looking(invocation, api, key_file) as look:
-        document = look(f"/v1/events/{quote(event_id, safe='')}", tenant, user)
+        # the ledger's: it has no limit of its own
+        path = f"/v1/events/{quote(event_id, safe='')}"
+        document = look(path, tenant, user, timeout_ms=None)
 
     def tell(out: Console) -> None:
         for name, value in document.items():

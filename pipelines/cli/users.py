@@ -15,6 +15,7 @@ from pipelines.cli.ask import Api, KeyFile, client_for
 from pipelines.cli.browse import AsOf, Limit, Tenant, show_facts, show_sessions
 from pipelines.cli.exports import File, Form, write
 from pipelines.cli.invocation import Invocation, command
+from pipelines.operations.api import TIMEOUT_MS
 from pipelines.operations.export.events import Format, Selection
 from pipelines.operations.export.run import STANDARD_OUTPUT
 from projections.events import DEFAULT_TENANT
@@ -48,7 +49,12 @@ def show(
 ) -> None:
     """Show what is known of a user: wishes, facts that hold and held, habits, sessions."""
     path = f"/v1/users/{quote(user_id, safe='')}"
-    seen_as = {"user_id": user or user_id, "record_access": "false", "as_of_position": as_of}
+    seen_as = {
+        "user_id": user or user_id,
+        "record_access": "false",
+        "as_of_position": as_of,
+        "timeout_ms": TIMEOUT_MS,
+    }
     with closing(client_for(invocation, api, key_file)) as client:
         if max_tokens is not None:
             text = client.read(f"{path}/context", {**seen_as, "max_tokens": max_tokens}, tenant)

@@ -378,11 +378,12 @@ class Neo4jRead(GraphRead):
 
     def counts(self) -> Counts:
         """See `GraphRead`."""
-        return counts_of(self.rows(COUNTS))
+        return counts_of(self.rows(planned_once(COUNTS)))
 
     def checkpoints(self, stage: str | None = None) -> list[Checkpoint]:
         """See `GraphRead`."""
-        return [checkpoint_of(row) for row in self.rows(READ_CHECKPOINTS, stage=stage)]
+        rows = self.rows(planned_once(READ_CHECKPOINTS), stage=stage)
+        return [checkpoint_of(row) for row in rows]
 
     def dead_letters(self, wanted: LettersAsked) -> list[DeadLetter]:
         """See `GraphRead`."""

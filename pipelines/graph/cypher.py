@@ -26,6 +26,7 @@ from projections.schema import (
     Kind,
     Merge,
     NodeRow,
+    stored_names,
     tenant_term_text,
 )
 
@@ -241,11 +242,6 @@ def _merge_earliest(row: NodeRow, stage: str, merge: str, settings: str) -> str:
 
 
 @cache
-def drop_index_text(name: str) -> str:
-    """Drop an index, by its name in the schema."""
-    return f"DROP INDEX {name} IF EXISTS"
-
-
 def set_nodes_text(label: str, stage: str) -> str:
     """Rows [key…, value…]; a node that is not there, or only a placeholder, stays so."""
     row = NODES[label]
@@ -435,6 +431,30 @@ RESET_CHECKPOINT = (
     "REMOVE c.lock "
     "RETURN c.generation AS generation"
 )
+
+
+def drop_index_text(name: str) -> str:
+    """Drop an index, by its name in the schema."""
+    return f"DROP INDEX {name} IF EXISTS"
+
+
+def name_statements() -> list[Statement]:
+    """Tell the database every label, type and property that a graph may come to have.
+
+    What was planned while one of its names was unknown is planned again when the first node or
+    edge with it is there, even what is planned once: as a graph began, questions of seconds.
+    """
+    labels, types, properties = stored_names()
+    procedures = {
+        "db.createLabel": labels,
+        "db.createRelationshipType": types,
+        "db.createProperty": [*properties, "lock"],
+    }
+    return [
+        Statement(f"UNWIND $names AS name CALL {procedure}(name) RETURN count(*)", {"names": names})
+        for procedure, names in procedures.items()
+    ]
+
 
 STORE_ID = "CALL db.info() YIELD id RETURN id"
 CLEAR = (

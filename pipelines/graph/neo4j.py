@@ -589,7 +589,10 @@ class Neo4jGraph(_Neo4jReads):
             for name in self._column(questions.INDEXES_WITHOUT_CONSTRAINT):
                 if name in constraint_names():
                     self.client.write(cypher.drop_index_text(name))
-            for name in self._missing(statements):
+            if missing := self._missing(statements):  # else another worker has just made it
+                for text, parameters in cypher.name_statements():
+                    self.client.write(text, **parameters)
+            for name in missing:
                 self.client.write(statements[name])
             if awaited:
                 self.client.write("CALL db.awaitIndexes($seconds)", seconds=int(SCHEMA_TIMEOUT_S))
@@ -614,7 +617,7 @@ class Neo4jGraph(_Neo4jReads):
         )
 
     def checkpoints(self, stage: str | None = None) -> list[Checkpoint]:
-        rows = self.client.ask(questions.READ_CHECKPOINTS, stage=stage)
+        rows = self.client.ask(planned_once(questions.READ_CHECKPOINTS), stage=stage)
         return [checkpoint_of(row) for row in rows]
 
     def settle(self, stage: str, partitions: Iterable[int]) -> None:
@@ -623,7 +626,8 @@ class Neo4jGraph(_Neo4jReads):
     def dead_letters(
         self, stage: str | None = None, partition: int | None = None
     ) -> list[Mapping[str, Any]]:
-        rows = self.client.ask(cypher.READ_DEAD_LETTERS, stage=stage, partition=partition)
+        text = planned_once(cypher.READ_DEAD_LETTERS)
+        rows = self.client.ask(text, stage=stage, partition=partition)
         return [row.data() for row in rows]
 
     @contextmanager
@@ -688,7 +692,7 @@ class Neo4jGraph(_Neo4jReads):
         return str(row[0])
 
     def counts(self) -> Counts:
-        return questions.counts_of(self.client.ask(questions.COUNTS))
+        return questions.counts_of(self.client.ask(planned_once(questions.COUNTS)))
 
     def census(self) -> Census:
         labels = {

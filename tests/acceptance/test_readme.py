@@ -10,11 +10,16 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
+from pipelines.graph.client import connect_neo4j
+from pipelines.local.data_folder import connection_settings
 from pipelines.local.processes import free_port
+from pipelines.work.settings import Settings
+from projections.schema import stored_names
 
 ROOT = Path(__file__).parents[2]
 TUTORIAL = ROOT / "docs" / "tutorial.md"
@@ -54,6 +59,22 @@ def missing(shown: str, printed: str) -> str | None:
     """The first line of what a page shows that was not printed, in this order."""
     lines = iter(substance(printed))
     return next((line for line in substance(shown) if line != "…" and line not in lines), None)
+
+
+def names_in(data: Path) -> tuple[list[str], list[str], list[str]]:
+    """Of the Neo4j of a data folder: labels and types that occur, properties that it knows."""
+    values: dict[str, Any] = dict(connection_settings(data))
+    settings = Settings(**values)
+    with connect_neo4j(settings.neo4j_url, settings) as driver:
+        labels, types, properties = (
+            sorted(row[0] for row in driver.execute_query(text).records)
+            for text in (
+                "CALL db.labels()",
+                "CALL db.relationshipTypes()",
+                "CALL db.propertyKeys()",
+            )
+        )
+    return labels, types, properties
 
 
 @pytest.fixture(scope="module")
@@ -131,6 +152,12 @@ def test_the_tutorial_works_as_printed(bash: Bash, clone: Path, port: int) -> No
     (address,) = re.findall(rf"`(http://localhost:{PORT}/\S+)`", page)
     shown = httpx.get(address.replace(PORT, str(port)), follow_redirects=True)
     assert "<title>" in shown.text
+    # It was told all of them at the start: with each new one it would plan questions again.
+    labels, types, properties = map(set, names_in(clone / ".recollect"))
+    told_labels, told_types, told_properties = map(set, stored_names())
+    assert labels <= told_labels
+    assert types <= told_types
+    assert told_properties <= properties <= {*told_properties, "lock"}
 
 
 @pytest.mark.acceptance

@@ -20,7 +20,7 @@ import pytest
 import redis
 
 from api import main as api_main
-from api.connections import ActiveGraph, Connections
+from api.connections import ActiveGraph, Connections, OpenGraph
 from api.main import create_app, open_graph, serve, start_warming
 from api.schemas import Ready
 from api.services import Services
@@ -472,7 +472,7 @@ def test_reads_follow_the_active_target_without_a_failure(redis_url: str, neo4j_
     assert set(statuses) == {200}
 
 
-def test_another_graph_is_warmed_up_when_it_becomes_the_active_one(
+def test_another_graph_is_warm_before_it_is_read_from(
     redis_url: str, neo4j_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     targets = Targets(connect_redis(Settings(redis_url=redis_url)))
@@ -483,23 +483,51 @@ def test_another_graph_is_warmed_up_when_it_becomes_the_active_one(
         Neo4jGraph(driver).ensure_schema()
 
     warmed: list[tuple[object, str | None, bool]] = []
+    go_on = threading.Event()
 
-    def warm_up(services: Services) -> bool:
-        target = services.connections.graph.target
-        complete = warm_up_once(services)
-        warmed.append((services, target.name if target else None, complete))
+    def warmed_up(services: Services, graph: OpenGraph) -> bool:
+        complete = warm_up_once(services, graph)
+        warmed.append((services, _active(api), complete))
+        assert go_on.wait(60)
         return complete
 
-    warm_up_once = api_main.warm_up
-    monkeypatch.setattr(api_main, "warm_up", warm_up)
-    with running_api(redis_url, neo4j_url) as api:
+    warm_up_once = api_main._warmed_up
+    monkeypatch.setattr(api_main, "_warmed_up", warmed_up)
+    with running_api(redis_url, neo4j_url) as api, api.client() as client:
         services = api.app.state.services
         targets.activate("green")
         # nobody asks anything but the API itself: in words, and from nodes of every kind
-        wait_until(
-            lambda: (services, "green", True) in warmed, "questions of our own", patience_s=180
-        )
-        assert _active(api) == "green"
+        wait_until(lambda: (services, "blue", True) in warmed, "questions of our own", 180)
+        assert client.get("/v1/entities").status_code == 200
+        assert _active(api) == "blue"
+        go_on.set()
+        wait_until(lambda: _active(api) == "green", "the other graph is read from")
+        assert len(warmed) == 1
+
+
+def test_a_graph_that_takes_too_long_to_be_warmed_is_read_from_all_the_same(
+    neo4j_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who switched has said that it is to be read."""
+    monkeypatch.setattr("api.connections.WARM_WITHIN_S", 0.2)
+    active = ActiveGraph(Settings(), open_graph)
+    active.follow(Target("blue", neo4j_url, "neo4j"))
+    green, ends = Target("green", neo4j_url, "neo4j"), threading.Event()
+    warming: list[tuple[OpenGraph, threading.Thread]] = []
+
+    def warm(graph: OpenGraph) -> None:
+        warming.append((graph, threading.current_thread()))
+        ends.wait()
+
+    wait_until(lambda: active.follow(green, warm), "green is read")
+    ((graph, thread),) = warming
+    active.close()
+    assert isinstance(graph.reader, Neo4jReader)
+    graph.reader.counts()  # whoever warms it may go on
+    ends.set()
+    thread.join()
+    with pytest.raises(neo4j_driver.exceptions.DriverError):
+        graph.reader.driver.verify_connectivity()
 
 
 def test_a_graph_that_has_outgrown_its_plans_is_warmed_up_once(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote
+from urllib.parse import parse_qs, quote, urlsplit
 
 import httpx
 import orjson
@@ -23,6 +23,7 @@ from pipelines.cli.main import app as cli
 from pipelines.graph.memory import MemoryGraph
 from pipelines.ledger.registry import verified
 from pipelines.local.servers import Neo4jServer, ValkeyServer
+from pipelines.operations.api import TIMEOUT_MS, RunningApi
 from pipelines.operations.demo import CHANGE, FAILURE, QUESTIONS, TOOLS
 from pipelines.operations.demo import ROOT as ROOT_CAUSE
 from pipelines.proof.report import EVERYTHING
@@ -466,6 +467,33 @@ def test_facts_are_told_in_a_terminal(recollect: Callable[..., str]) -> None:
     assert by_target["search"] == "withdrawn"
     assert recollect("facts", "nobody", code=1) == ""
     recollect("sessions", "--day", "yesterday", code=2)
+
+
+def test_a_person_at_a_terminal_waits_as_long_whatever_is_looked_at(
+    recollect: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As for the first plans of a graph; a program says itself how long it has."""
+    limits = []
+    sent = RunningApi._send
+
+    def noted(
+        self: RunningApi, method: str, path: str, headers: Mapping[str, str], **of_it: Any
+    ) -> Any:
+        (of_query,) = parse_qs(urlsplit(path).query).get("timeout_ms", [None])
+        limits.append(of_query or orjson.loads(of_it["body"])["timeout_ms"])
+        return sent(self, method, path, headers, **of_it)
+
+    monkeypatch.setattr(RunningApi, "_send", noted)
+    for command in (
+        ("sessions",),
+        ("timeline", "checkout-4711"),
+        ("facts", "checkout"),
+        ("why", FAILURE),
+        ("user", "show", "cust-ana"),
+        ("user", "show", "cust-ana", "--max-tokens", "500"),
+    ):
+        recollect(*command)
+    assert [int(limit) for limit in limits] == [TIMEOUT_MS] * 6
 
 
 # -- in a browser ----------------------------------------------------------------------------------
