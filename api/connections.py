@@ -41,7 +41,7 @@ Opens = Callable[[Target, Settings], OpenGraph]
 Warms = Callable[[OpenGraph], object]
 """Asks a graph what reads will ask it, so that the first of them is as fast as the others."""
 WARM_WITHIN_S: Final = 60.0
-"""A graph that takes longer to be warmed is read from all the same."""
+"""A graph or a process that is not warm by then is not waited for."""
 
 
 class _Graph:

@@ -16,7 +16,7 @@ from anyio import CapacityLimiter
 from api.access_log import AccessLog
 from api.caches import ResultCache, ShownNodes
 from api.connection_limits import EdgeLimits
-from api.connections import Connections
+from api.connections import WARM_WITHIN_S, Connections
 from api.errors import ApiProblem
 from api.preflight import ALONE, Share
 from api.rate_limits import Limits, StreamSlots
@@ -51,8 +51,6 @@ QUERIES_AT_ONCE: Final = 6
 """More would wait for the interpreter, and make each other wait."""
 CHANNEL_THREADS: Final = 48
 """For the parts of queries that run side by side; they wait for the database, mostly."""
-_WARM_WITHIN_S: Final = 60.0
-"""A process that is not warm by then is not waited for."""
 _PAUSE_S: Final = 0.05
 _FIRST_PAUSE_S: Final = 0.01
 _LONGEST_PAUSE_S: Final = 0.1
@@ -168,7 +166,7 @@ class Services:
 
         Or after a while: events are taken, whatever a process without its graph would answer.
         """
-        deadline_s = time.monotonic() + _WARM_WITHIN_S
+        deadline_s = time.monotonic() + WARM_WITHIN_S
         while self.is_cold and time.monotonic() < deadline_s and not self.closed.wait(_PAUSE_S):
             pass
 
