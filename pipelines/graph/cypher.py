@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
-from pipelines.graph.rows import key_pattern
+from pipelines.graph.rows import edges_of_pair, key_pattern, node_by_key
 from projections.identity import Key
 from projections.operation_rules import edge_values, node_values
 from projections.operations import MergeEdge, Operations, SetEdge
@@ -279,8 +279,8 @@ def remove_nodes_text(label: str) -> str:
 def _ends(row: EdgeRow, label: str = "") -> str:
     source, target = NODES[row.source], NODES[label or row.target]
     return (
-        f"UNWIND $rows AS row MATCH (a:{row.source} {{{key_pattern(source.key, 'row')}}}) "
-        f"MATCH (b:{target.label} {{{key_pattern(target.key, 'row', len(source.key))}}})"
+        f"UNWIND $rows AS row {node_by_key('a', source, 'row')} "
+        f"{node_by_key('b', target, 'row', len(source.key))}"
     )
 
 
@@ -331,7 +331,7 @@ def remove_edges_text(type_: str, stage: str, *, keyed: bool = False, label: str
             for n, name in enumerate(row.key)
         ]
     where = f" WHERE {' AND '.join(tests)}" if tests else ""
-    return f"{_ends(row, label)} MATCH (a)-[e:{type_}]->(b){where} DELETE e"
+    return f"{_ends(row, label)} {edges_of_pair(type_, 'row', where)} DELETE e"
 
 
 @cache
@@ -345,18 +345,17 @@ def set_edges_text(type_: str, stage: str, *, label: str = "") -> str:
     named = " AND ".join(f"e.{name} = {values[name]}" for name in row.key)
     others = ", ".join(f"e.{name} = {values[name]}" for name in values if name not in row.key)
     where = f" WHERE {named}" if named else ""
-    return f"{_ends(row, label)} MATCH (a)-[e:{type_}]->(b){where} SET {others}"
+    return f"{_ends(row, label)} {edges_of_pair(type_, 'row', where)} SET {others}"
 
 
 @cache
 def clear_edges_text(type_: str, stage: str) -> str:
     """Rows [source key…]."""
     row = EDGES[type_]
-    source = NODES[row.source]
     own_test = own_edges(row, stage, "e")
     return (
-        f"UNWIND $rows AS row MATCH (a:{row.source} {{{key_pattern(source.key, 'row')}}})"
-        f"-[e:{type_}]->(){f' WHERE {own_test}' if own_test else ''} DELETE e"
+        f"UNWIND $rows AS row {node_by_key('a', NODES[row.source], 'row')} "
+        f"MATCH (a)-[e:{type_}]->(){f' WHERE {own_test}' if own_test else ''} DELETE e"
     )
 
 
@@ -391,7 +390,7 @@ def restore_values_text(label: str, names: tuple[str, ...]) -> str:
 @cache
 def clear_pairs_text(type_: str, label: str = "") -> str:
     """Rows [source key…, target key…]: deletes all edges of the type, whoever made them."""
-    return f"{_ends(EDGES[type_], label)} MATCH (a)-[e:{type_}]->(b) DELETE e"
+    return f"{_ends(EDGES[type_], label)} {edges_of_pair(type_, 'row')} DELETE e"
 
 
 @cache

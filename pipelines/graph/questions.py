@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from pipelines.graph.rows import Counts, End, key_pattern
+from pipelines.graph.rows import Counts, End, edges_of_pair, key_pattern, node_by_key, seek
 from projections.schema import (
     EDGES,
     EVENT,
@@ -132,7 +132,7 @@ def find_text(label: str, by: Names, names: Names) -> str:
     if row.placeholder:
         tests.append(f"NOT n:{row.placeholder}")
     return (
-        f"UNWIND $rows AS r MATCH (n:{label}) USING INDEX SEEK n:{label}({', '.join(index)}) "
+        f"UNWIND $rows AS r MATCH (n:{label}) {seek('n', row, index)} "
         f"WHERE {' AND '.join(tests)} {_together(['r[0]', *_node(row, names)])}"
     )
 
@@ -181,7 +181,7 @@ def scan_text(
     ordered = [*(f"n.{name}{' DESC' if descending else ''}" for name in index[:depth]), *order]
     return (
         f"UNWIND $rows AS r RETURN [[r[0], COLLECT {{ MATCH (n:{label}) "
-        f"USING INDEX SEEK n:{label}({', '.join(index)}) WHERE {' AND '.join(tests)} "
+        f"{seek('n', row, index)} WHERE {' AND '.join(tests)} "
         f"WITH n ORDER BY {', '.join(ordered)} LIMIT $limit {_returned(_node(row, names))} }}]]"
     )
 
@@ -223,7 +223,7 @@ def edges_text(type_: str, names: Names, by: End, label: str) -> str:
     """
     row = EDGES[type_]
     near, far, (left, right) = _ends(type_, by, label)
-    start = f"UNWIND $rows AS k MATCH (x:{near.label} {{{key_pattern(near.key, 'k')}}})"
+    start = f"UNWIND $rows AS k {node_by_key('x', near, 'k')} MATCH (x)"
     ends, both = _key(far, "o"), ""
     if by is End.EITHER:
         both = "WITH x, e, startNode(e) AS a, endNode(e) AS b "
@@ -241,9 +241,9 @@ def between_text(type_: str, names: Names, label: str) -> str:
     row = EDGES[type_]
     source, target = NODES[row.source], NODES[label or row.target]
     return (
-        f"UNWIND $rows AS k MATCH (a:{source.label} {{{key_pattern(source.key, 'k')}}}) "
-        f"MATCH (b:{target.label} {{{key_pattern(target.key, 'k', len(source.key))}}}) "
-        f"MATCH (a)-[e:{type_}]->(b) {_together(_edge(source, target, row, names))}"
+        f"UNWIND $rows AS k {node_by_key('a', source, 'k')} "
+        f"{node_by_key('b', target, 'k', len(source.key))} "
+        f"{edges_of_pair(type_, 'k')} {_together(_edge(source, target, row, names))}"
     )
 
 
@@ -252,7 +252,7 @@ def degrees_text(type_: str, by: End, label: str) -> str:
     """Rows of keys of ends → [end…, number of edges]."""
     near, _, (left, right) = _ends(type_, by, label)
     return (
-        f"UNWIND $rows AS k MATCH (x:{near.label} {{{key_pattern(near.key, 'k')}}}) "
+        f"UNWIND $rows AS k {node_by_key('x', near, 'k')} "
         f"{_together([*_key(near, 'x'), f'COUNT {{ (x){left}[:{type_}]{right}() }}'])}"
     )
 
@@ -268,8 +268,7 @@ def across_text(type_: str, name: str, by: End, label: str) -> str:
         f"WHERE o.{name} IS NOT NULL{visible} RETURN DISTINCT {value} LIMIT $most }}"
     )
     return (
-        f"UNWIND $rows AS k MATCH (x:{near.label} {{{key_pattern(near.key, 'k')}}}) "
-        f"{_together([*_key(near, 'x'), values])}"
+        f"UNWIND $rows AS k {node_by_key('x', near, 'k')} {_together([*_key(near, 'x'), values])}"
     )
 
 
@@ -311,7 +310,7 @@ def stretch_text(label: str, *, before: bool, within: bool, after: bool, having:
         ),
         (after, (f"e.{time} >= high", high.format(">")), order, "$after"),
     )
-    chain = f"MATCH (e:{label}) USING INDEX SEEK e:{label}({', '.join(columns)})"
+    chain = f"MATCH (e:{label}) {seek('e', NODES[label], columns)}"
     searches = " UNION ALL ".join(
         f"{chain} WHERE {' AND '.join((*tests, *places))} RETURN e ORDER BY {ordered} LIMIT {most}"
         for wanted, places, ordered, most in parts

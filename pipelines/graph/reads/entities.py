@@ -23,7 +23,7 @@ from pipelines.graph.reads.facts import (
     seen_entity,
 )
 from pipelines.graph.reads.scope import ScopedReads, allowed, stands, summaries_of, visible
-from pipelines.graph.rows import EntityName
+from pipelines.graph.rows import EntityName, seek
 from projections.identity import SEPARATOR
 from projections.schema import (
     COMMUNITY,
@@ -48,7 +48,7 @@ MAX_COUNTED: Final = 10_000
 _TYPED = (
     "CASE WHEN $type IS NULL THEN true ELSE coalesce(n.corrected_type, n.entity_type) = $type END"
 )
-_BY_NAME = f"USING INDEX SEEK n:{ENTITY.label}({', '.join(ENTITY.indexes[0])})"
+_BY_NAME = seek("n", ENTITY, ENTITY.indexes[0])
 
 LISTED: Final = f"""
 MATCH (n:{ENTITY.label}) {_BY_NAME}
@@ -140,6 +140,7 @@ ORDER BY t.session_count DESC, t.strength DESC, t.trait_id
 _IN_COMMUNITY = f"""
       (c:{COMMUNITY.label} {{tenant: $tenant, community_id: $id}})
       <-[:{MEMBER_OF.type}]-(n:{ENTITY.label} {{tenant: $tenant}})
+{seek("c", COMMUNITY)}
 WHERE {visible(COMMUNITY, "c")}"""
 MEMBERS: Final = f"""
 MATCH {_IN_COMMUNITY} AND n.entity_id > $after

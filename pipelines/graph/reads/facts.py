@@ -27,7 +27,7 @@ from pipelines.graph.reads.scope import (
     supports,
     visible,
 )
-from pipelines.graph.rows import EntityName, FactEnd, FactRow
+from pipelines.graph.rows import EntityName, FactEnd, FactRow, seek
 from projections.events import LAST_MS
 from projections.schema import (
     ENTITY,
@@ -199,10 +199,13 @@ ORDER BY since, place
 """
 FACTS_BETWEEN: Final = f"""
 UNWIND $ends AS pair
-MATCH (s:{ENTITY.label} {{tenant: $tenant, entity_id: pair[0]}})
-MATCH (t:{ENTITY.label} {{tenant: $tenant, entity_id: pair[1]}})
-MATCH (s)-[r:{RELATES_TO.type}]->(t)
-WHERE r.event_id IN pair[2] AND {fact_visible("r")}
+MATCH (s:{ENTITY.label} {{tenant: $tenant, entity_id: pair[0]}}) {seek("s", ENTITY)}
+MATCH (t:{ENTITY.label} {{tenant: $tenant, entity_id: pair[1]}}) {seek("t", ENTITY)}
+CALL (pair, s, t) {{
+  MATCH (s)-[r:{RELATES_TO.type}]->(t)
+  WHERE r.event_id IN pair[2] AND {fact_visible("r")}
+  RETURN r
+}}
 RETURN {_FACT_COLUMNS}
 """
 WITHHELD_NAMES: Final = f"""

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any, Final, NamedTuple, Protocol
 
-from pipelines.graph.rows import ids_by_label
+from pipelines.graph.rows import ids_by_label, seek
 from projections.events import EVERYONE
 from projections.identity import SEPARATOR, Position
 from projections.schema import (
@@ -116,10 +116,9 @@ def summaries_of(variable: str, session_id: str) -> str:
         variable: of a summary.
         session_id: an expression.
     """
-    columns = ", ".join(SUMMARY.indexes[0])
     return (
         f"MATCH ({variable}:{SUMMARY.label}) "
-        f"USING INDEX SEEK {variable}:{SUMMARY.label}({columns}) "
+        f"{seek(variable, SUMMARY, SUMMARY.indexes[0])} "
         f"WHERE {variable}.tenant = $tenant AND {variable}.session_id = {session_id} "
         f"AND {variable}.summary_id IS NOT NULL"
     )
@@ -216,7 +215,7 @@ def supports(variable: str) -> str:
         f"MATCH ({event}:{EVENT.label} {{tenant: $tenant, event_id: {event}_id}}) "
         # By statistics of a graph that has just grown, all events of the tenant seem to be few,
         # and reading the index to its end as cheap as a lookup.
-        f"USING INDEX SEEK {event}:{EVENT.label}({', '.join(EVENT.key)}) "
+        f"{seek(event, EVENT)} "
         f"MATCH ({event})-[{event}_r:{REFERENCES.type}]->({event}_n) "
         f"WHERE {event}_n = {variable} AND {visible(EVENT, event)} "
         f"WITH {event}, max({event}_r.name) AS name "
