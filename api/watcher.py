@@ -113,7 +113,9 @@ class Watch:
         except RecollectError:
             return  # Redis is away: the graph known last goes on answering
         before = self._connections.graph.target
-        if self._connections.graph.follow(target, self._warm):
+        # While the graph that is read from is away nobody gains by waiting for the other one.
+        warm = None if self.seen.sample.graph_error else self._warm
+        if self._connections.graph.follow(target, warm):
             metrics.TARGET_ACTIVE.labels(target.name).set(1)
             if before is not None and before.name != target.name:
                 metrics.TARGET_ACTIVE.labels(before.name).set(0)

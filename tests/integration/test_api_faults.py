@@ -29,6 +29,7 @@ from pipelines.graph.client import Neo4jReader
 from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.ledger.connect import connect_redis
 from pipelines.ledger.registry import Target, Targets
+from pipelines.local.processes import free_port
 from pipelines.local.servers import Neo4jServer, ValkeyServer
 from pipelines.observe import metrics
 from pipelines.work.settings import Settings
@@ -528,6 +529,31 @@ def test_a_graph_that_takes_too_long_to_be_warmed_is_read_from_all_the_same(
     thread.join()
     with pytest.raises(neo4j_driver.exceptions.DriverError):
         graph.reader.driver.verify_connectivity()
+
+
+def test_a_graph_that_is_away_is_left_before_the_other_one_is_warm(
+    redis_url: str, neo4j_url: str
+) -> None:
+    targets = Targets(connect_redis(Settings(redis_url=redis_url)))
+    targets.register(Target("blue", f"bolt://127.0.0.1:{free_port()}", "neo4j"))
+    targets.register(Target("green", neo4j_url, "neo4j"))
+    targets.activate("blue")
+    connections = Connections(Settings(redis_url=redis_url), open_graph)
+    warmed: list[OpenGraph] = []
+    watch = Watch(Settings(redis_url=redis_url), connections, warm=warmed.append)
+
+    def followed() -> str | None:
+        watch.follow()
+        return connections.graph.target.name if connections.graph.target else None
+
+    try:
+        assert followed() == "blue"
+        watch.look_at_graph()
+        targets.activate("green")
+        wait_until(lambda: followed() == "green", "the graph that is there")
+        assert warmed == []
+    finally:
+        connections.close()
 
 
 def test_a_graph_that_has_outgrown_its_plans_is_warmed_up_once(
