@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
-from pipelines.graph.rows import edges_of_pair, key_pattern, node_by_key
+from pipelines.graph.patterns import edges_of_pair, key_pattern, node_by_key
 from projections.identity import Key
 from projections.operation_rules import edge_values, node_values
 from projections.operations import MergeEdge, Operations, SetEdge
@@ -247,7 +247,7 @@ def set_nodes_text(label: str, stage: str) -> str:
     row = NODES[label]
     hidden = f" WHERE NOT n:{row.placeholder}" if row.placeholder else ""
     return (
-        f"UNWIND $rows AS row MATCH (n:{label} {{{key_pattern(row.key, 'row')}}}){hidden} "
+        f"UNWIND $rows AS row {node_by_key('n', row, 'row')}{hidden} "
         f"SET {_settings(row, stage, len(row.key))}"
     )
 
@@ -270,10 +270,7 @@ def decide_nodes_text(label: str, name: str) -> str:
 @cache
 def remove_nodes_text(label: str) -> str:
     """Rows [key…]."""
-    row = NODES[label]
-    return (
-        f"UNWIND $rows AS row MATCH (n:{label} {{{key_pattern(row.key, 'row')}}}) DETACH DELETE n"
-    )
+    return f"UNWIND $rows AS row {node_by_key('n', NODES[label], 'row')} DETACH DELETE n"
 
 
 def _ends(row: EdgeRow, label: str = "") -> str:
@@ -384,7 +381,7 @@ def restore_values_text(label: str, names: tuple[str, ...]) -> str:
         name: _assigned(kinds[name], f"row[{n}]") for n, name in enumerate(names, len(row.key))
     }
     given = ", ".join(f"n.{name} = {value}" for name, value in values.items())
-    return f"UNWIND $rows AS row MATCH (n:{label} {{{key_pattern(row.key, 'row')}}}) SET {given}"
+    return f"UNWIND $rows AS row {node_by_key('n', row, 'row')} SET {given}"
 
 
 @cache
@@ -404,32 +401,10 @@ def restore_edges_text(type_: str, label: str = "") -> str:
     return f"{_ends(row, label)} CREATE (a)-[e:{type_}]->(b) SET e = {{{given}}}"
 
 
-# Checkpoints. Neo4j is read-committed: a test before the lock does not fence, two transactions
-# would both pass it. SET takes the lock first, WITH puts the test behind it.
-_LOCK = "MATCH (c:Checkpoint {stage: $stage, partition: $partition}) SET c.lock = true WITH c "
-ADVANCE = (
-    f"{_LOCK}WHERE c.generation = $generation AND c.position = $position "
-    "AND c.fold_version = $fold_version "
-    "SET c.position = $to_position, c.seq = $to_seq, c.digest = $to_digest REMOVE c.lock "
-    "RETURN COUNT { (:Forgotten) } AS forgotten, COUNT { (:DeadLetter) } AS dead_letters"
-)
-LOCK = (
-    f"{_LOCK}REMOVE c.lock RETURN c.position AS position, c.seq AS seq, c.digest AS digest, "
-    "c.generation AS generation, c.fold_version AS fold_version, "
-    "coalesce(c.models, '') AS models, "
-    "COUNT { (:Forgotten) } AS forgotten, COUNT { (:DeadLetter) } AS dead_letters"
-)
-CREATE_CHECKPOINTS = (
-    "UNWIND $partitions AS partition MERGE (c:Checkpoint {stage: $stage, partition: partition}) "
-    "ON CREATE SET c.position = $position, c.seq = 0, c.digest = '', c.generation = 1, "
-    "c.fold_version = $fold_version, c.models = $models"
-)
-RESET_CHECKPOINT = (
-    f"{_LOCK}SET c.position = $position, c.seq = $seq, c.digest = $digest, "
-    "c.generation = c.generation + 1, c.fold_version = $fold_version, c.models = $models "
-    "REMOVE c.lock "
-    "RETURN c.generation AS generation"
-)
+# -- the schema ------------------------------------------------------------------------------------
+
+HOLD_SCHEMA = "CREATE INDEX schema_being_created FOR (n:SchemaBeingCreated) ON (n.held)"
+"""Waits for whoever has run it in a transaction that is still open; never committed."""
 
 
 def drop_index_text(name: str) -> str:
@@ -455,6 +430,35 @@ def name_statements() -> list[Statement]:
     ]
 
 
+# -- checkpoints, and all of a graph ---------------------------------------------------------------
+
+# Neo4j is read-committed: a test before the lock does not fence, two transactions would both pass
+# it. SET takes the lock first, WITH puts the test behind it.
+_LOCK = "MATCH (c:Checkpoint {stage: $stage, partition: $partition}) SET c.lock = true WITH c "
+ADVANCE = (
+    f"{_LOCK}WHERE c.generation = $generation AND c.position = $position "
+    "AND c.fold_version = $fold_version "
+    "SET c.position = $to_position, c.seq = $to_seq, c.digest = $to_digest REMOVE c.lock "
+    "RETURN COUNT { (:Forgotten) } AS forgotten, COUNT { (:DeadLetter) } AS dead_letters"
+)
+LOCK = (
+    f"{_LOCK}REMOVE c.lock RETURN c.position AS position, c.seq AS seq, c.digest AS digest, "
+    "c.generation AS generation, c.fold_version AS fold_version, "
+    "coalesce(c.models, '') AS models, "
+    "COUNT { (:Forgotten) } AS forgotten, COUNT { (:DeadLetter) } AS dead_letters"
+)
+CREATE_CHECKPOINTS = (
+    "UNWIND $partitions AS partition MERGE (c:Checkpoint {stage: $stage, partition: partition}) "
+    "ON CREATE SET c.position = $position, c.seq = 0, c.digest = '', c.generation = 1, "
+    "c.fold_version = $fold_version, c.models = $models"
+)
+RESET_CHECKPOINT = (
+    f"{_LOCK}SET c.position = $position, c.seq = $seq, c.digest = $digest, "
+    "c.generation = c.generation + 1, c.fold_version = $fold_version, c.models = $models "
+    "REMOVE c.lock "
+    "RETURN c.generation AS generation"
+)
+
 STORE_ID = "CALL db.info() YIELD id RETURN id"
 CLEAR = (
     f"MATCH (n) WHERE {' OR '.join(f'n:{label}' for label in (*NODES, CHANGE.label))} "
@@ -467,8 +471,6 @@ CLEAR_MEMORY = (
     "CALL (n) { DETACH DELETE n } IN TRANSACTIONS OF 5000 ROWS"
 )
 """The same without the checkpoints, which whoever empties the graph holds meanwhile."""
-HOLD_SCHEMA = "CREATE INDEX schema_being_created FOR (n:SchemaBeingCreated) ON (n.held)"
-"""Waits for whoever has run it in a transaction that is still open; never committed."""
 CREATE_DEAD_LETTER = (
     "MERGE (d:DeadLetter {stage: $stage, partition: $partition, seq: $seq}) "
     "SET d.position = $position, d.tenant = $tenant, d.event_id = $event_id, d.kind = $kind, "

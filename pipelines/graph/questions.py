@@ -16,7 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from pipelines.graph.rows import Counts, End, edges_of_pair, key_pattern, node_by_key, seek
+from pipelines.graph.patterns import edges_of_pair, index_seek, key_pattern, node_by_key
+from pipelines.graph.rows import Counts, End
 from projections.schema import (
     EDGES,
     EVENT,
@@ -95,10 +96,7 @@ def _visible(row: NodeRow) -> str:
 def nodes_text(label: str, names: Names) -> str:
     """Rows of keys → [key…, visible, bare, value…]."""
     row = NODES[label]
-    return (
-        f"UNWIND $rows AS k MATCH (n:{label} {{{key_pattern(row.key, 'k')}}}) "
-        f"{_together(_node(row, names))}"
-    )
+    return f"UNWIND $rows AS k {node_by_key('n', row, 'k')} {_together(_node(row, names))}"
 
 
 @cache
@@ -108,12 +106,12 @@ def lock_nodes_text(label: str, names: Names, *, make: bool) -> str:
     Whoever holds the lock has read what others wrote before.
     """
     row = NODES[label]
-    hidden = f" ON CREATE SET n:{row.placeholder}" if make and row.placeholder else ""
-    return (
-        f"UNWIND $rows AS k {'MERGE' if make else 'MATCH'} "
-        f"(n:{label} {{{key_pattern(row.key, 'k')}}}){hidden} "
-        f"SET n.lock = true REMOVE n.lock {_together(_node(row, names))}"
-    )
+    matched = node_by_key("n", row, "k")
+    if make:
+        hidden = f" ON CREATE SET n:{row.placeholder}" if row.placeholder else ""
+        matched = f"MERGE (n:{label} {{{key_pattern(row.key, 'k')}}}){hidden}"
+    together = _together(_node(row, names))
+    return f"UNWIND $rows AS k {matched} SET n.lock = true REMOVE n.lock {together}"
 
 
 @cache
@@ -132,7 +130,7 @@ def find_text(label: str, by: Names, names: Names) -> str:
     if row.placeholder:
         tests.append(f"NOT n:{row.placeholder}")
     return (
-        f"UNWIND $rows AS r MATCH (n:{label}) {seek('n', row, index)} "
+        f"UNWIND $rows AS r MATCH (n:{label}) {index_seek('n', row, index)} "
         f"WHERE {' AND '.join(tests)} {_together(['r[0]', *_node(row, names)])}"
     )
 
@@ -181,7 +179,7 @@ def scan_text(
     ordered = [*(f"n.{name}{' DESC' if descending else ''}" for name in index[:depth]), *order]
     return (
         f"UNWIND $rows AS r RETURN [[r[0], COLLECT {{ MATCH (n:{label}) "
-        f"{seek('n', row, index)} WHERE {' AND '.join(tests)} "
+        f"{index_seek('n', row, index)} WHERE {' AND '.join(tests)} "
         f"WITH n ORDER BY {', '.join(ordered)} LIMIT $limit {_returned(_node(row, names))} }}]]"
     )
 
@@ -310,7 +308,7 @@ def stretch_text(label: str, *, before: bool, within: bool, after: bool, having:
         ),
         (after, (f"e.{time} >= high", high.format(">")), order, "$after"),
     )
-    chain = f"MATCH (e:{label}) {seek('e', NODES[label], columns)}"
+    chain = f"MATCH (e:{label}) {index_seek('e', NODES[label], columns)}"
     searches = " UNION ALL ".join(
         f"{chain} WHERE {' AND '.join((*tests, *places))} RETURN e ORDER BY {ordered} LIMIT {most}"
         for wanted, places, ordered, most in parts
@@ -373,12 +371,11 @@ def nearest_text(label: str, names: Names, k: int, *, filtered: bool) -> str:
 def _ordered(row: NodeRow, variable: str, *, one_tenant: bool) -> str:
     """All nodes of a label that have a key, in its order, which the key's index delivers."""
     tests = [f"{name} IS NOT NULL" for name in _key(row, variable)]
+    index = f"USING INDEX {variable}:{row.label}({', '.join(row.key)})"
     if one_tenant:
         tests[0] = f"{variable}.tenant = $tenant"
-    return (
-        f"MATCH ({variable}:{row.label}) USING INDEX {variable}:{row.label}({', '.join(row.key)}) "
-        f"WHERE {' AND '.join(tests)}"
-    )
+        index = index_seek(variable, row)
+    return f"MATCH ({variable}:{row.label}) {index} WHERE {' AND '.join(tests)}"
 
 
 @cache

@@ -6,13 +6,13 @@ graph.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, Literal, NamedTuple
 
 from projections.identity import Key, Link, Position, SessionKey
-from projections.schema import COMMUNITY, ENTITY, EVENT, RELATES_TO, SUMMARY, NodeRow
+from projections.schema import COMMUNITY, ENTITY, EVENT, RELATES_TO, SUMMARY
 
 RETRIEVED: Final = (EVENT, ENTITY, SUMMARY, COMMUNITY)
 """Labels that an answer may hold."""
@@ -356,34 +356,3 @@ class Changes(NamedTuple):
     place: FeedPlace
     changes: tuple[Change, ...]
     more: bool
-
-
-def key_pattern(names: Sequence[str], rows: str, first: int = 0) -> str:
-    """The key of a node in a pattern, from consecutive places of a row."""
-    return ", ".join(f"{name}: {rows}[{first + n}]" for n, name in enumerate(names))
-
-
-def seek(variable: str, row: NodeRow, index: Sequence[str] = ()) -> str:
-    """Cypher that has a node sought by an index (default: its key's), as its conditions allow.
-
-    By statistics of some graphs the other end of an edge and all its edges, or even all nodes of
-    the label, seem to cost less; of an entity that half of the events mention they are a thousand
-    times as many.
-    """
-    return f"USING INDEX SEEK {variable}:{row.label}({', '.join(index or row.key)})"
-
-
-def node_by_key(variable: str, row: NodeRow, rows: str, first: int = 0) -> str:
-    """Cypher for the node whose key stands in consecutive places of a row; see `seek`."""
-    pattern = f"({variable}:{row.label} {{{key_pattern(row.key, rows, first)}}})"
-    return f"MATCH {pattern} {seek(variable, row)}"
-
-
-def edges_of_pair(type_: str, rows: str, where: str = "") -> str:
-    """Cypher for the edges `e` of a type from `a` to `b`, both found before, of each row.
-
-    A question of its own, for then the edges of the end that has fewer are read. Planned with the
-    rest, those of one end would be, whichever has few by the statistics, and compared with the
-    other end.
-    """
-    return f"CALL ({rows}, a, b) {{ MATCH (a)-[e:{type_}]->(b){where} RETURN e }}"

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from pipelines.graph.client import GraphClient
 from pipelines.graph.cypher import own_edges
+from pipelines.graph.patterns import index_seek
 from pipelines.graph.questions import comparable
 from projections.identity import SessionKey
 from projections.schema import EDGES, EVENT, FORGOTTEN, EdgeRow
@@ -53,7 +54,7 @@ STREAM_EVENTS = (
 """Session by session in the order of the chain; the index delivers that order."""
 EVENTS_OF = (
     "UNWIND $sessions AS session CALL (session) { "
-    f"MATCH (e:{EVENT.label}) USING INDEX e:{EVENT.label}({_CHAIN}) "
+    f"MATCH (e:{EVENT.label}) {index_seek('e', EVENT, EVENT.indexes[0])} "
     "WHERE e.tenant = session[0] AND e.session_id = session[1] "
     "AND e.occurred_at IS NOT NULL AND e.event_id IS NOT NULL "
     f"RETURN e ORDER BY {_CHAIN_ORDER} }} RETURN {_event_columns()}"

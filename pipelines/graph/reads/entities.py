@@ -14,6 +14,7 @@ from neo4j.time import DateTime
 from consolidation.summary_payloads import Scope as SummaryScope
 from consolidation.summary_payloads import summary_ids_seen
 from enrichment.names import components
+from pipelines.graph.patterns import index_seek
 from pipelines.graph.reader import GraphNode, node_columns
 from pipelines.graph.reads.facts import (
     ENTITY_COLUMNS,
@@ -23,7 +24,7 @@ from pipelines.graph.reads.facts import (
     seen_entity,
 )
 from pipelines.graph.reads.scope import ScopedReads, allowed, stands, summaries_of, visible
-from pipelines.graph.rows import EntityName, seek
+from pipelines.graph.rows import EntityName
 from projections.identity import SEPARATOR
 from projections.schema import (
     COMMUNITY,
@@ -48,7 +49,7 @@ MAX_COUNTED: Final = 10_000
 _TYPED = (
     "CASE WHEN $type IS NULL THEN true ELSE coalesce(n.corrected_type, n.entity_type) = $type END"
 )
-_BY_NAME = seek("n", ENTITY, ENTITY.indexes[0])
+_BY_NAME = index_seek("n", ENTITY, ENTITY.indexes[0])
 
 LISTED: Final = f"""
 MATCH (n:{ENTITY.label}) {_BY_NAME}
@@ -140,7 +141,7 @@ ORDER BY t.session_count DESC, t.strength DESC, t.trait_id
 _IN_COMMUNITY = f"""
       (c:{COMMUNITY.label} {{tenant: $tenant, community_id: $id}})
       <-[:{MEMBER_OF.type}]-(n:{ENTITY.label} {{tenant: $tenant}})
-{seek("c", COMMUNITY)}
+{index_seek("c", COMMUNITY)}
 WHERE {visible(COMMUNITY, "c")}"""
 MEMBERS: Final = f"""
 MATCH {_IN_COMMUNITY} AND n.entity_id > $after

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
+from pipelines.graph.patterns import index_seek
 from pipelines.graph.reader import (
     EVENT_COLUMNS,
     GraphEdge,
@@ -40,7 +41,7 @@ RETURN {EVENT_COLUMNS} AS node
 # each of its columns is asked for, if only to exist.
 OF_SESSION: Final = f"""
 MATCH (e:{EVENT.label})
-USING INDEX e:{EVENT.label}({", ".join(EVENT.indexes[0])})
+{index_seek("e", EVENT, EVENT.indexes[0])}
 WHERE e.tenant = $tenant AND e.session_id = $session_id
   AND e.occurred_at IS NOT NULL AND e.event_id IS NOT NULL"""
 

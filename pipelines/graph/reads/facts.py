@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from enrichment.names import edges_of_sameness
 from pipelines.graph.fulltext import found_text, lucene_query
+from pipelines.graph.patterns import index_seek
 from pipelines.graph.reader import node_columns
 from pipelines.graph.reads.scope import (
     MAX_SCANNED,
@@ -27,7 +28,7 @@ from pipelines.graph.reads.scope import (
     supports,
     visible,
 )
-from pipelines.graph.rows import EntityName, FactEnd, FactRow, seek
+from pipelines.graph.rows import EntityName, FactEnd, FactRow
 from projections.events import LAST_MS
 from projections.schema import (
     ENTITY,
@@ -199,8 +200,8 @@ ORDER BY since, place
 """
 FACTS_BETWEEN: Final = f"""
 UNWIND $ends AS pair
-MATCH (s:{ENTITY.label} {{tenant: $tenant, entity_id: pair[0]}}) {seek("s", ENTITY)}
-MATCH (t:{ENTITY.label} {{tenant: $tenant, entity_id: pair[1]}}) {seek("t", ENTITY)}
+MATCH (s:{ENTITY.label} {{tenant: $tenant, entity_id: pair[0]}}) {index_seek("s", ENTITY)}
+MATCH (t:{ENTITY.label} {{tenant: $tenant, entity_id: pair[1]}}) {index_seek("t", ENTITY)}
 CALL (pair, s, t) {{
   MATCH (s)-[r:{RELATES_TO.type}]->(t)
   WHERE r.event_id IN pair[2] AND {fact_visible("r")}

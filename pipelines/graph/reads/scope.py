@@ -14,7 +14,8 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any, Final, NamedTuple, Protocol
 
-from pipelines.graph.rows import ids_by_label, seek
+from pipelines.graph.patterns import index_seek
+from pipelines.graph.rows import ids_by_label
 from projections.events import EVERYONE
 from projections.identity import SEPARATOR, Position
 from projections.schema import (
@@ -118,7 +119,7 @@ def summaries_of(variable: str, session_id: str) -> str:
     """
     return (
         f"MATCH ({variable}:{SUMMARY.label}) "
-        f"{seek(variable, SUMMARY, SUMMARY.indexes[0])} "
+        f"{index_seek(variable, SUMMARY, SUMMARY.indexes[0])} "
         f"WHERE {variable}.tenant = $tenant AND {variable}.session_id = {session_id} "
         f"AND {variable}.summary_id IS NOT NULL"
     )
@@ -215,7 +216,7 @@ def supports(variable: str) -> str:
         f"MATCH ({event}:{EVENT.label} {{tenant: $tenant, event_id: {event}_id}}) "
         # By statistics of a graph that has just grown, all events of the tenant seem to be few,
         # and reading the index to its end as cheap as a lookup.
-        f"{seek(event, EVENT)} "
+        f"{index_seek(event, EVENT)} "
         f"MATCH ({event})-[{event}_r:{REFERENCES.type}]->({event}_n) "
         f"WHERE {event}_n = {variable} AND {visible(EVENT, event)} "
         f"WITH {event}, max({event}_r.name) AS name "

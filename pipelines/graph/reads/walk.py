@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from consolidation.payloads import CAUSE
 from enrichment.event_kinds import EventKind
+from pipelines.graph.patterns import index_seek
 from pipelines.graph.reader import (
     EVENT_COLUMNS,
     GraphEdge,
@@ -90,7 +91,7 @@ _TEXTS: Final = f"""COLLECT {{
 def _nodes_text(row: NodeRow) -> str:
     return f"""
   UNWIND ${row.label.lower()}_ids AS id
-  MATCH (n:{row.label} {{tenant: $tenant, {row.key[1]}: id}})
+  MATCH (n:{row.label} {{tenant: $tenant, {row.key[1]}: id}}) {index_seek("n", row)}
   WHERE {visible(row, "n")}
   RETURN n, ['{row.label}', {ENTITY_NODE if row is ENTITY else node_values("n", row)}] AS node
 """
