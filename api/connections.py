@@ -72,43 +72,51 @@ class ActiveGraph:
         current = self._current
         return None if current is None else current.target
 
+    @property
+    def is_warmed(self) -> bool:
+        """Whether the graph that is read from was warmed before, or still is being."""
+        return self._current is not None and self._current.warming is not None
+
     def follow(self, target: Target, warm: Warms | None = None) -> bool:
         """Read from `target` from now on; whether that is a change.
 
         Requests under way finish on the graph they began on, and others begin there until the
-        columns of the new one are loaded and it is warm. Called by one thread, again and again.
+        columns of the new one are loaded and it is warm, or WARM_WITHIN_S are over. Called by one
+        thread, again and again.
 
         Args:
             target: the active one.
-            warm: asked of a graph before the one that is read from now is left for it.
+            warm: asks a graph before the one that is read from now is left for it; None: that one
+                is left as soon as the columns are loaded.
         """
         current, coming = self._current, self._coming
-        if current is not None and _place(current.target) == _place(target):
+        if current is not None and place_of(current.target) == place_of(target):
             self._coming = None
             self._retire(coming)
             return False
-        if coming is None or _place(coming.target) != _place(target):
+        if coming is None or place_of(coming.target) != place_of(target):
             self._retire(coming)
             coming = self._coming = _Graph(target, self._opens(target, self._settings))
-        if current is not None and not self._is_ready(coming, warm):
-            return False
+        if current is not None:
+            if not coming.open.columns.state().is_loaded:
+                return False
+            if warm is not None and not self._need_not_wait(coming, warm):
+                return False
         with self._lock:
             self._current, self._coming = coming, None
         self._retire(current)
         return True
 
-    def _is_ready(self, coming: _Graph, warm: Warms | None) -> bool:
-        """Whether it answers as fast as the graph that is read from now."""
-        if not coming.open.columns.state().is_loaded:
-            return False
-        if warm is None:
-            return True
+    def _need_not_wait(self, coming: _Graph, warm: Warms) -> bool:
+        """Whether it is warm, or has taken too long; begins to warm it the first time."""
         if coming.warming is None:
             coming.warming = Thread(
                 target=self._warm, args=(coming, warm), name="warm-up", daemon=True
             )
             coming.warm_by_s = time.monotonic() + WARM_WITHIN_S
             with self._lock:
+                if coming.retired:
+                    return False
                 coming.users += 1
             coming.warming.start()
         return not coming.warming.is_alive() or time.monotonic() > coming.warm_by_s
@@ -169,7 +177,8 @@ class ActiveGraph:
             graph.open.close()
 
 
-def _place(target: Target) -> tuple[str, str, str]:
+def place_of(target: Target) -> tuple[str, str, str]:
+    """What makes it another graph."""
     return target.name, target.uri, target.database
 
 

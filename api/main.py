@@ -136,7 +136,7 @@ def _warm_later(services: Services) -> None:
     warm_up(services)
     services.is_cold = False
     services.seen.note_planned(counts)
-    with _while_nobody_waits(), services.connections.graph.opened() as graph:
+    with _failing_quietly(), services.connections.graph.opened() as graph:
         _browse_once(graph)
 
 
@@ -149,8 +149,8 @@ def _is_reached(services: Services) -> bool:
 
 
 @contextmanager
-def _while_nobody_waits() -> Iterator[None]:
-    """What is asked so may fail: a server is away, or (RuntimeError) the API has stopped."""
+def _failing_quietly() -> Iterator[None]:
+    """Nobody needs what is asked so: a server is away, or (RuntimeError) the API has stopped."""
     try:
         yield
     except (RecollectError, RuntimeError) as error:
@@ -164,7 +164,7 @@ def warm_up(services: Services) -> bool:
         Whether every question was answered; without graph or ledger none is.
     """
     warm = False
-    with _while_nobody_waits(), services.connections.graph.opened() as graph:
+    with _failing_quietly(), services.connections.graph.opened() as graph:
         warm = _warmed_up(services, graph)
     return warm
 
@@ -245,8 +245,8 @@ def _browse_once(graph: OpenGraph) -> None:
 
 
 def _warm_coming(services: Services, graph: OpenGraph) -> None:
-    """Before a graph is read from, while another one goes on answering."""
-    with _while_nobody_waits():
+    """Ask a graph before it is read from, while another one goes on answering."""
+    with _failing_quietly():
         _warmed_up(services, graph)
         _browse_once(graph)
 

@@ -122,13 +122,17 @@ class Seen:
             return TOO_OLD
         return self.sample.ingest_error(self._settings.partitions)
 
+    def is_graph_look_old(self) -> bool:
+        """Whether nothing is known of the graph, for who looks at it hangs."""
+        return _is_old(self.sample.graph_at_s)
+
     def read_error(self) -> str | None:
         """Why the graph cannot be read; None: it can."""
-        return TOO_OLD if _is_old(self.sample.graph_at_s) else self.sample.graph_error
+        return TOO_OLD if self.is_graph_look_old() else self.sample.graph_error
 
     def columns_error(self) -> str | None:
         """Why no question can be answered from the columns; None: it can."""
-        return TOO_OLD if _is_old(self.sample.graph_at_s) else self.sample.columns_error
+        return TOO_OLD if self.is_graph_look_old() else self.sample.columns_error
 
     def answered_from(self) -> dict[int, Position] | None:
         """Until where each partition was in the graph a moment ago; None: not known.

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import Event, Thread
 from typing import Any, Final
 
-from api.connections import Connections, Warms
+from api.connections import Connections, Warms, place_of
 from api.seen import Checkpoints, Seen
 from pipelines.graph.reader import GraphReader
 from pipelines.graph.rows import Counts
 from pipelines.ledger.ledger import Ledger, Tail
-from pipelines.ledger.registry import CONSOLIDATE_REPORT, verified_stage
+from pipelines.ledger.registry import CONSOLIDATE_REPORT, Target, verified_stage
 from pipelines.observe import logs, metrics
 from pipelines.work.settings import Settings
 from pipelines.work.stages import PROJECTION, STAGES
@@ -108,18 +108,34 @@ class Watch:
 
     def follow(self) -> None:
         """Read from the active target."""
+        graph = self._connections.graph
+        before = graph.target
         try:
             target, generation = self._connections.active_target()
+            stays = before is not None and place_of(before) == place_of(target)
+            warm = self._warm if not stays and self._answers(before) else None
         except RecollectError:
             return  # Redis is away: the graph known last goes on answering
-        before = self._connections.graph.target
-        # While the graph that is read from is away nobody gains by waiting for the other one.
-        warm = None if self.seen.sample.graph_error else self._warm
-        if self._connections.graph.follow(target, warm):
+        if graph.follow(target, warm):
             metrics.TARGET_ACTIVE.labels(target.name).set(1)
-            if before is not None and before.name != target.name:
-                metrics.TARGET_ACTIVE.labels(before.name).set(0)
+            if before is not None:
+                if before.name != target.name:
+                    metrics.TARGET_ACTIVE.labels(before.name).set(0)
+                # What was seen is of the graph that was left.
+                self._has_seen_graph, self._graph_was_away = False, False
+                if not graph.is_warmed:
+                    self._fresh(False)
             _log.info("reading from target", target=target.name, generation=generation)
+
+    def _answers(self, target: Target | None) -> bool:
+        """Whether reads can go on there; one that is slow, because another is warmed, answers.
+
+        Raises:
+            LedgerUnavailable: Redis is away.
+        """
+        if target is None or self._graph_was_away or self.seen.is_graph_look_old():
+            return False
+        return any(row.name == target.name for row in self._connections.targets.all())
 
     def look_at_ledger(self) -> None:
         """Look at the ledger, and how far the graph is behind it by what was seen of it last.

@@ -53,8 +53,8 @@ def _looking(
     with closing(client_for(invocation, api, key_file)) as client:
 
         def look(path: str, tenant: str, user: str, **query: Any) -> dict[str, Any]:
-            of_person = {"user_id": user, "record_access": "false", "timeout_ms": TIMEOUT_MS}
-            return client.look(path, {**of_person, **query}, tenant)
+            seen_as = {"user_id": user, "record_access": "false", "timeout_ms": TIMEOUT_MS}
+            return client.look(path, {**query, **seen_as}, tenant)
 
         yield look
 
@@ -194,10 +194,9 @@ def show(
     key_file: KeyFile = None,
 ) -> None:
     """Show an event as the ledger has it, with its payload."""
-    with _looking(invocation, api, key_file) as look:
-        # the ledger's: it has no limit of its own
-        path = f"/v1/events/{quote(event_id, safe='')}"
-        document = look(path, tenant, user, timeout_ms=None)
+    path = f"/v1/events/{quote(event_id, safe='')}"
+    with closing(client_for(invocation, api, key_file)) as client:
+        document = client.look(path, {"user_id": user, "record_access": "false"}, tenant)
 
     def tell(out: Console) -> None:
         for name, value in document.items():

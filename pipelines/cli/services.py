@@ -261,14 +261,18 @@ def list_targets(invocation: Invocation) -> None:
 
 @command(targets, "activate", example="recollect targets activate green")
 def activate(invocation: Invocation, name: Name) -> None:
-    """Answer reads from this target from now on; the API follows within a second."""
+    """Answer reads from this target; the API follows once it has asked it what reads will ask.
+
+    That takes seconds, a minute at most after its columns are loaded; `/health/ready` tells the
+    target that is read from. A target that is away is left at once.
+    """
     services = invocation.services
     services.active()  # registers the settings' target on a fresh ledger
     services.targets.get(name)
     generation = services.targets.activate(name)
     invocation.answer(
         {"active": name, "generation": generation},
-        lambda out: out.print(f"reads are answered from [bold]{name}[/bold] now"),
+        lambda out: out.print(f"[bold]{name}[/bold] is active: the API goes over to it"),
     )
 
 

@@ -35,7 +35,7 @@ MARKDOWN = "text/markdown"
 _JSON = "application/json"
 _GRACE_S = 10.0
 TIMEOUT_MS = 30_000
-"""A person waits, as for the first plans of a target that has just become the active one."""
+"""A person waits, as for the first plans of a server that has just been started."""
 FAILURES = ("failed", "timeout")
 """The statuses of an event that failed."""
 

@@ -152,7 +152,8 @@ def test_the_tutorial_works_as_printed(bash: Bash, clone: Path, port: int) -> No
     (address,) = re.findall(rf"`(http://localhost:{PORT}/\S+)`", page)
     shown = httpx.get(address.replace(PORT, str(port)), follow_redirects=True)
     assert "<title>" in shown.text
-    # It was told all of them at the start: with each new one it would plan questions again.
+    # Neo4j was told all of them at the start, of which it lists the properties alone: with each
+    # new one it would plan questions again.
     of_locks = {"lock", "held"}
     labels, types, properties = map(set, names_in(clone / ".recollect"))
     told_labels, told_types, told_properties = map(set, stored_names())

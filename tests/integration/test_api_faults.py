@@ -29,7 +29,6 @@ from pipelines.graph.client import Neo4jReader
 from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.ledger.connect import connect_redis
 from pipelines.ledger.registry import Target, Targets
-from pipelines.local.processes import free_port
 from pipelines.local.servers import Neo4jServer, ValkeyServer
 from pipelines.observe import metrics
 from pipelines.work.settings import Settings
@@ -483,13 +482,14 @@ def test_another_graph_is_warm_before_it_is_read_from(
     with neo4j_driver.GraphDatabase.driver(neo4j_url) as driver:
         Neo4jGraph(driver).ensure_schema()
 
+    monkeypatch.setattr("api.connections.WARM_WITHIN_S", 600.0)
     warmed: list[tuple[object, str | None, bool]] = []
     go_on = threading.Event()
 
     def warmed_up(services: Services, graph: OpenGraph) -> bool:
         complete = warm_up_once(services, graph)
         warmed.append((services, _active(api), complete))
-        assert go_on.wait(60)
+        go_on.wait()
         return complete
 
     warm_up_once = api_main._warmed_up
@@ -497,11 +497,13 @@ def test_another_graph_is_warm_before_it_is_read_from(
     with running_api(redis_url, neo4j_url) as api, api.client() as client:
         services = api.app.state.services
         targets.activate("green")
-        # nobody asks anything but the API itself: in words, and from nodes of every kind
-        wait_until(lambda: (services, "blue", True) in warmed, "questions of our own", 180)
-        assert client.get("/v1/entities").status_code == 200
-        assert _active(api) == "blue"
-        go_on.set()
+        try:
+            # nobody asks anything but the API itself: in words, and from nodes of every kind
+            wait_until(lambda: (services, "blue", True) in warmed, "questions of our own", 180)
+            assert client.get("/v1/entities").status_code == 200
+            assert _active(api) == "blue"
+        finally:
+            go_on.set()
         wait_until(lambda: _active(api) == "green", "the other graph is read from")
         assert len(warmed) == 1
 
@@ -510,7 +512,7 @@ def test_a_graph_that_takes_too_long_to_be_warmed_is_read_from_all_the_same(
     neo4j_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who switched has said that it is to be read."""
-    monkeypatch.setattr("api.connections.WARM_WITHIN_S", 0.2)
+    monkeypatch.setattr("api.connections.WARM_WITHIN_S", 600.0)
     active = ActiveGraph(Settings(), open_graph)
     active.follow(Target("blue", neo4j_url, "neo4j"))
     green, ends = Target("green", neo4j_url, "neo4j"), threading.Event()
@@ -520,7 +522,11 @@ def test_a_graph_that_takes_too_long_to_be_warmed_is_read_from_all_the_same(
         warming.append((graph, threading.current_thread()))
         ends.wait()
 
-    wait_until(lambda: active.follow(green, warm), "green is read")
+    wait_until(lambda: active.follow(green, warm) or warming, "the columns are there")
+    assert not active.follow(green, warm)
+    assert active._coming is not None
+    active._coming.warm_by_s = 0.0
+    assert active.follow(green, warm)
     ((graph, thread),) = warming
     active.close()
     assert isinstance(graph.reader, Neo4jReader)
@@ -531,16 +537,42 @@ def test_a_graph_that_takes_too_long_to_be_warmed_is_read_from_all_the_same(
         graph.reader.driver.verify_connectivity()
 
 
-def test_a_graph_that_is_away_is_left_before_the_other_one_is_warm(
-    redis_url: str, neo4j_url: str
+def test_a_switch_that_is_taken_back_ends_what_was_begun(neo4j_url: str) -> None:
+    active = ActiveGraph(Settings(), open_graph)
+    blue, green = (Target(name, neo4j_url, "neo4j") for name in ("blue", "green"))
+    active.follow(blue)
+    ends, warming = threading.Event(), list[OpenGraph]()
+
+    def warm(graph: OpenGraph) -> None:
+        warming.append(graph)
+        ends.wait()
+
+    wait_until(lambda: active.follow(green, warm) or warming, "it is being warmed")
+    assert not active.follow(blue, warm)
+    assert active.target == blue
+    ends.set()
+    (graph,) = warming
+    assert isinstance(graph.reader, Neo4jReader)
+    with active.reader() as reader:
+        reader.counts()
+    active.close()
+
+
+@pytest.mark.parametrize("why", ["away", "dropped"])
+def test_a_graph_that_nobody_can_stay_with_is_left_before_the_other_one_is_warm(
+    redis_url: str, neo4j_url: str, why: str
 ) -> None:
     targets = Targets(connect_redis(Settings(redis_url=redis_url)))
-    targets.register(Target("blue", f"bolt://127.0.0.1:{free_port()}", "neo4j"))
+    blue_url = NOWHERE if why == "away" else neo4j_url
+    targets.register(Target("blue", blue_url, "neo4j"))
     targets.register(Target("green", neo4j_url, "neo4j"))
     targets.activate("blue")
     connections = Connections(Settings(redis_url=redis_url), open_graph)
     warmed: list[OpenGraph] = []
-    watch = Watch(Settings(redis_url=redis_url), connections, warm=warmed.append)
+    fresh: list[bool] = []
+    watch = Watch(
+        Settings(redis_url=redis_url), connections, fresh=fresh.append, warm=warmed.append
+    )
 
     def followed() -> str | None:
         watch.follow()
@@ -550,8 +582,40 @@ def test_a_graph_that_is_away_is_left_before_the_other_one_is_warm(
         assert followed() == "blue"
         watch.look_at_graph()
         targets.activate("green")
+        if why == "dropped":
+            targets.drop("blue")
         wait_until(lambda: followed() == "green", "the graph that is there")
-        assert warmed == []
+        assert (warmed, fresh) == ([], [False])  # it is warmed while it is read from
+        watch.look_at_graph()
+        assert fresh == [False]
+    finally:
+        connections.close()
+
+
+def test_a_graph_that_is_slow_is_not_left_before_the_other_one_is_warm(
+    redis_url: str, neo4j_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To warm another one on the same machine may be what makes it slow."""
+    targets = Targets(connect_redis(Settings(redis_url=redis_url)))
+    for name in ("blue", "green"):
+        targets.register(Target(name, neo4j_url, "neo4j"))
+    targets.activate("blue")
+    connections = Connections(Settings(redis_url=redis_url), open_graph)
+    warmed: list[OpenGraph] = []
+    watch = Watch(Settings(redis_url=redis_url), connections, warm=warmed.append)
+
+    def followed() -> bool:
+        watch.follow()
+        return connections.graph.target is not None and connections.graph.target.name == "green"
+
+    try:
+        watch.follow()
+        monkeypatch.setattr("api.watcher.SAMPLE_TIMEOUT_MS", 0)
+        watch.look_at_graph()
+        assert watch.seen.read_error() is not None
+        targets.activate("green")
+        wait_until(followed, "it is warm")
+        assert len(warmed) == 1
     finally:
         connections.close()
 
