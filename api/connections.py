@@ -110,14 +110,14 @@ class ActiveGraph:
     def _need_not_wait(self, coming: _Graph, warm: Warms) -> bool:
         """Whether it is warm, or has taken too long; begins to warm it the first time."""
         if coming.warming is None:
-            coming.warming = Thread(
-                target=self._warm, args=(coming, warm), name="warm-up", daemon=True
-            )
-            coming.warm_by_s = time.monotonic() + WARM_WITHIN_S
             with self._lock:
                 if coming.retired:
                     return False
                 coming.users += 1
+            coming.warming = Thread(
+                target=self._warm, args=(coming, warm), name="warm-up", daemon=True
+            )
+            coming.warm_by_s = time.monotonic() + WARM_WITHIN_S
             coming.warming.start()
         return not coming.warming.is_alive() or time.monotonic() > coming.warm_by_s
 

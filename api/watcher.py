@@ -48,9 +48,9 @@ class Watch:
     Args:
         settings: of the process.
         connections: that it keeps up to date.
-        fresh: called when the server of the graph is back, or the graph has outgrown the plans
-            that were made of it; with whether the server has been started, and so knows no plan
-            of any question.
+        fresh: called when the server of the graph is back, when another graph is read from that
+            was not warmed before, or when the graph has outgrown the plans that were made of it;
+            with whether the server has been started, and so knows no plan of any question.
         warm: asks the graph of another target, before it is read from.
     """
 

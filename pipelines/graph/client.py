@@ -140,7 +140,8 @@ def planned_once(text: str, *, version: int | None = None) -> str:
     """The text with its first plan for good, until the schema changes.
 
     A graph that grows from nothing makes Neo4j plan everything anew again and again, 50 to 200 ms
-    a text; where every step goes through a unique key or a named index no plan gets better.
+    a text; where every step goes through a unique key or a named index, or there is only one way to
+    answer, no plan gets better.
     """
     language = "CYPHER" if version is None else f"CYPHER {version}"
     return f"{language} replan=skip {text}"

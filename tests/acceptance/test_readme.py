@@ -61,20 +61,15 @@ def missing(shown: str, printed: str) -> str | None:
     return next((line for line in substance(shown) if line != "…" and line not in lines), None)
 
 
-def names_in(data: Path) -> tuple[list[str], list[str], list[str]]:
+def names_in(data: Path) -> tuple[set[str], ...]:
     """Of the Neo4j of a data folder: labels and types that occur, properties that it knows."""
     values: dict[str, Any] = dict(connection_settings(data))
     settings = Settings(**values)
     with connect_neo4j(settings.neo4j_url, settings) as driver:
-        labels, types, properties = (
-            sorted(row[0] for row in driver.execute_query(text).records)
-            for text in (
-                "CALL db.labels()",
-                "CALL db.relationshipTypes()",
-                "CALL db.propertyKeys()",
-            )
+        return tuple(
+            {row[0] for row in driver.execute_query(f"CALL db.{procedure}()").records}
+            for procedure in ("labels", "relationshipTypes", "propertyKeys")
         )
-    return labels, types, properties
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +150,7 @@ def test_the_tutorial_works_as_printed(bash: Bash, clone: Path, port: int) -> No
     # Neo4j was told all of them at the start, of which it lists the properties alone: with each
     # new one it would plan questions again.
     of_locks = {"lock", "held"}
-    labels, types, properties = map(set, names_in(clone / ".recollect"))
+    labels, types, properties = names_in(clone / ".recollect")
     told_labels, told_types, told_properties = map(set, stored_names())
     assert labels <= told_labels
     assert types <= told_types

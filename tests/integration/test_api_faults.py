@@ -439,11 +439,17 @@ def test_a_halted_partition_refuses_its_own_events_only(
 # targets
 
 
-def test_reads_follow_the_active_target_without_a_failure(redis_url: str, neo4j_url: str) -> None:
+def blue_and_green(redis_url: str, blue_url: str, green_url: str) -> Targets:
+    """Two targets, of which blue is the active one."""
     targets = Targets(connect_redis(Settings(redis_url=redis_url)))
-    for name in ("blue", "green"):
-        targets.register(Target(name, neo4j_url, "neo4j"))
+    targets.register(Target("blue", blue_url, "neo4j"))
+    targets.register(Target("green", green_url, "neo4j"))
     targets.activate("blue")
+    return targets
+
+
+def test_reads_follow_the_active_target_without_a_failure(redis_url: str, neo4j_url: str) -> None:
+    targets = blue_and_green(redis_url, neo4j_url, neo4j_url)
     statuses: list[int] = []
     stop = threading.Event()
     with running_api(redis_url, neo4j_url) as api, api.client() as client:
@@ -475,10 +481,7 @@ def test_reads_follow_the_active_target_without_a_failure(redis_url: str, neo4j_
 def test_another_graph_is_warm_before_it_is_read_from(
     redis_url: str, neo4j_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    targets = Targets(connect_redis(Settings(redis_url=redis_url)))
-    for name in ("blue", "green"):
-        targets.register(Target(name, neo4j_url, "neo4j"))
-    targets.activate("blue")
+    targets = blue_and_green(redis_url, neo4j_url, neo4j_url)
     with neo4j_driver.GraphDatabase.driver(neo4j_url) as driver:
         Neo4jGraph(driver).ensure_schema()
 
@@ -562,11 +565,8 @@ def test_a_switch_that_is_taken_back_ends_what_was_begun(neo4j_url: str) -> None
 def test_a_graph_that_nobody_can_stay_with_is_left_before_the_other_one_is_warm(
     redis_url: str, neo4j_url: str, why: str
 ) -> None:
-    targets = Targets(connect_redis(Settings(redis_url=redis_url)))
     blue_url = NOWHERE if why == "away" else neo4j_url
-    targets.register(Target("blue", blue_url, "neo4j"))
-    targets.register(Target("green", neo4j_url, "neo4j"))
-    targets.activate("blue")
+    targets = blue_and_green(redis_url, blue_url, neo4j_url)
     connections = Connections(Settings(redis_url=redis_url), open_graph)
     warmed: list[OpenGraph] = []
     fresh: list[bool] = []
@@ -596,10 +596,7 @@ def test_a_graph_that_is_slow_is_not_left_before_the_other_one_is_warm(
     redis_url: str, neo4j_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To warm another one on the same machine may be what makes it slow."""
-    targets = Targets(connect_redis(Settings(redis_url=redis_url)))
-    for name in ("blue", "green"):
-        targets.register(Target(name, neo4j_url, "neo4j"))
-    targets.activate("blue")
+    targets = blue_and_green(redis_url, neo4j_url, neo4j_url)
     connections = Connections(Settings(redis_url=redis_url), open_graph)
     warmed: list[OpenGraph] = []
     watch = Watch(Settings(redis_url=redis_url), connections, warm=warmed.append)
