@@ -132,10 +132,8 @@ def _warm_later(services: Services) -> None:
     while not _is_reached(services):
         if services.closed.wait(0.1):
             return
-    counts = services.seen.counts
     warm_up(services)
     services.is_cold = False
-    services.seen.note_planned(counts)
     with _failing_quietly(), services.connections.graph.opened() as graph:
         _browse_once(graph)
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any
 
-from pipelines.graph.rows import Counts
 from pipelines.work.settings import Settings
 from pipelines.work.stages import ENRICHMENT, PROJECTION
 from projections.identity import Position
@@ -89,8 +88,6 @@ class Seen:
         sample: what it says of ledger and graph.
         checkpoints: by stage, as they were read last.
         checkpoints_of: the target that they are of; None: they were not read.
-        counts: how much the graph holds; None: nobody has counted yet.
-        planned_at: the same, when questions were planned; None: they need not be planned anew.
     """
 
     def __init__(self, settings: Settings, target: Callable[[], str | None]) -> None:
@@ -100,21 +97,11 @@ class Seen:
         self.sample = Sample()
         self.checkpoints: Mapping[str, Checkpoints] = {}
         self.checkpoints_of: str | None = None
-        self.counts: Counts | None = None
-        self.planned_at: Counts | None = None
 
     def note(self, **changes: Any) -> None:
         """Say of the sample what was seen anew; several threads do."""
         with self._replacing:
             self.sample = replace(self.sample, **changes)
-
-    def note_planned(self, counts: Counts | None) -> None:
-        """The questions of a query have been planned, for a graph of that size (of `counts`).
-
-        The database plans a question again when what it counts has grown fourfold: who watches has
-        that done then, before somebody asks and waits.
-        """
-        self.planned_at = counts
 
     def ingest_error(self) -> str | None:
         """Why no event can be taken; None: it can."""

@@ -15,7 +15,6 @@ from typing import Any, Final
 from api.connections import Connections, Warms, place_of
 from api.seen import Checkpoints, Seen
 from pipelines.graph.reader import GraphReader
-from pipelines.graph.rows import Counts
 from pipelines.ledger.ledger import Ledger, Tail
 from pipelines.ledger.registry import CONSOLIDATE_REPORT, Target, verified_stage
 from pipelines.observe import logs, metrics
@@ -30,8 +29,6 @@ from projections.errors import (
 )
 from projections.operations import Checkpoint
 
-REPLANNED_AT: Final = 4
-"""Times as many of a label or a type: `dbms.cypher.statistics_divergence_threshold` is 0.75."""
 FOLLOW_EVERY_S = 0.3
 SAMPLE_EVERY_S = 1.0
 COUNT_EVERY_S = 10.0
@@ -48,9 +45,9 @@ class Watch:
     Args:
         settings: of the process.
         connections: that it keeps up to date.
-        fresh: called when the server of the graph is back, when another graph is read from that
-            was not warmed before, or when the graph has outgrown the plans that were made of it;
-            with whether the server has been started, and so knows no plan of any question.
+        fresh: called when the server of the graph is back, or another graph is read from that was
+            not warmed before; with whether the server has been started, and so knows no plan of
+            any question.
         warm: asks the graph of another target, before it is read from.
     """
 
@@ -212,10 +209,6 @@ class Watch:
             for stage, number in {**none, **reader.dead_letter_counts()}.items():
                 metrics.DEAD_LETTERS.labels(stage, name).set(number)
             self._counted_at_s = time.monotonic()
-            self.seen.counts = counts
-            if self.seen.planned_at is not None and _has_outgrown(self.seen.planned_at, counts):
-                self.seen.planned_at = None
-                self._fresh(False)
 
     def _look_at_ledger(self, ledger: Ledger) -> dict[str, Any]:
         _refuse_risk(ledger)
@@ -352,12 +345,3 @@ def lag_entries(tails: Sequence[Tail], checkpoints: Checkpoints) -> dict[int, in
         partition: max(0, tail.seq - checkpoints.get(partition, _nothing(partition)).seq)
         for partition, tail in enumerate(tails)
     }
-
-
-def _has_outgrown(planned: Counts, now: Counts) -> bool:
-    pairs = ((planned.nodes, now.nodes), (planned.edges, now.edges))
-    return any(
-        number >= REPLANNED_AT * max(1, before.get(kind, 0))
-        for before, after in pairs
-        for kind, number in after.items()
-    )

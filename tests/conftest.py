@@ -113,14 +113,14 @@ def neo4j(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Neo4jServer | Gi
     if NEO4J_URL in os.environ:
         yield GivenServer(os.environ[NEO4J_URL])
         return
-    with running(Neo4jServer(tmp_path_factory.mktemp("neo4j"), keeps_plans=True)) as server:
+    with running(Neo4jServer(tmp_path_factory.mktemp("neo4j"))) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def second_neo4j(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Neo4jServer]:
     """Another, of a second target. Whoever takes it empties it; it may be killed and started."""
-    with running(Neo4jServer(tmp_path_factory.mktemp("second-neo4j"), keeps_plans=True)) as server:
+    with running(Neo4jServer(tmp_path_factory.mktemp("second-neo4j"))) as server:
         yield server
 
 

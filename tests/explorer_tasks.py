@@ -195,7 +195,7 @@ def main(folder: Path) -> None:
     with (
         tempfile.TemporaryDirectory(prefix="rc-", dir="/tmp") as made,
         running(ValkeyServer(Path(made) / "valkey")) as valkey,
-        running(Neo4jServer(Path(made) / "neo4j", keeps_plans=True)) as neo4j,
+        running(Neo4jServer(Path(made) / "neo4j")) as neo4j,
         explored(valkey, neo4j, Path(made)) as memory,
         chromium() as browser,
     ):

@@ -16,6 +16,7 @@ import neo4j
 import structlog
 from neo4j.exceptions import ClientError, DatabaseError, DriverError, Neo4jError
 
+from pipelines.graph.patterns import CYPHER_25
 from pipelines.graph.questions import COUNTS, HOLD_CHECKPOINTS, READ_CHECKPOINTS, counts_of
 from pipelines.graph.reader import (
     DeadLetter,
@@ -136,15 +137,15 @@ _LOGGED = 200
 logger = structlog.get_logger(__name__)
 
 
-def planned_once(text: str, *, version: int | None = None) -> str:
-    """The text with its first plan for good, until the schema changes.
+def planned_once(text: str) -> str:
+    """The text with its first plan for good, until the schema changes; it may begin CYPHER_25.
 
     A graph that grows from nothing makes Neo4j plan everything anew again and again, 50 to 200 ms
-    a text; where every step goes through a unique key or a named index, or there is only one way to
-    answer, no plan gets better.
+    a text and seconds the longest; where every step goes through a named index, or there is only
+    one way to answer, no plan gets better.
     """
-    language = "CYPHER" if version is None else f"CYPHER {version}"
-    return f"{language} replan=skip {text}"
+    language = CYPHER_25 if text.startswith(CYPHER_25) else "CYPHER"
+    return f"{language} replan=skip {text.removeprefix(CYPHER_25)}"
 
 
 class ClientTransaction:
@@ -153,11 +154,9 @@ class ClientTransaction:
     def __init__(self, transaction: neo4j.Transaction) -> None:
         self._transaction = transaction
 
-    def run(
-        self, text: str, parameters: Mapping[str, Any], *, version: int | None = None
-    ) -> neo4j.Result:
-        """Run a statement, planned once; `version` of Cypher, where it needs one."""
-        return self._transaction.run(planned_once(text, version=version), log_safe(parameters))
+    def run(self, text: str, parameters: Mapping[str, Any]) -> neo4j.Result:
+        """Run a statement, planned once."""
+        return self._transaction.run(planned_once(text), log_safe(parameters))
 
     def rollback(self) -> None:
         """End it; nothing of it stays."""
@@ -228,35 +227,13 @@ class GraphClient:
         self, text: str, fetch_size: int = FETCH_ROWS, **parameters: Any
     ) -> Iterator[neo4j.Record]:
         """The rows of an answer, so many of them in memory at once."""
-        query = neo4j.Query(text, timeout=STREAM_TIMEOUT_S)
+        query = neo4j.Query(planned_once(text), timeout=STREAM_TIMEOUT_S)
         try:
             with self._session(neo4j.READ_ACCESS, fetch_size=fetch_size) as session:
                 yield from session.run(query, log_safe(parameters))
         except GraphUnavailable:
             logger.warning("a stream broke off", question=" ".join(text.split())[:_LOGGED])
             raise
-
-    def by_place(
-        self, text: str, *, session_id: str = "", at_ms: int = 0, **parameters: Any
-    ) -> Iterator[list[neo4j.Record]]:
-        """The rows of a question in the order of session, time and event id, page by page.
-
-        Args:
-            text: takes `session_id`, `at_ms` and `event_id`, behind which its rows stand, and
-                returns `session_id`, `occurred_at_ms` and `event_id`.
-            session_id: where the first page begins.
-            at_ms: in that session, behind this moment.
-            parameters: further ones, among them how many rows a page has.
-        """
-        place = {"session_id": session_id, "at_ms": at_ms, "event_id": ""}
-        while rows := self.ask(text, **place, **parameters):
-            yield rows
-            last = rows[-1]
-            place = {
-                "session_id": last["session_id"],
-                "at_ms": last["occurred_at_ms"],
-                "event_id": last["event_id"],
-            }
 
     def searches_within_tenants(self) -> bool:
         """Whether the vector index can be searched within a tenant (Neo4j 2026, not 5.26)."""
@@ -285,7 +262,7 @@ class GraphClient:
             timeout_ms: its limit, which errors tell; None: the client's.
         """
         limit_s = self.timeout_s if timeout_ms is None else timeout_ms / 1000
-        query = neo4j.Query(HOLD_CHECKPOINTS, timeout=limit_s)
+        query = neo4j.Query(planned_once(HOLD_CHECKPOINTS), timeout=limit_s)
         held = {"stage": stage, "partitions": sorted(set(partitions))}
         with self._session(neo4j.WRITE_ACCESS, timeout_ms) as session:
             session.run(query, log_safe(held)).consume()
@@ -325,9 +302,9 @@ class GraphClient:
 def limited_rows(
     session: neo4j.Session, text: str, parameters: Mapping[str, Any], remaining_s: float
 ) -> list[neo4j.Record]:
-    """All rows of an answer, which the server ends after so many seconds."""
+    """All rows of an answer, planned once, which the server ends after so many seconds."""
     # 0 would mean no limit at all
-    query = neo4j.Query(text, timeout=max(0.001, remaining_s))
+    query = neo4j.Query(planned_once(text), timeout=max(0.001, remaining_s))
     return list(session.run(query, log_safe(parameters)))
 
 
@@ -379,12 +356,11 @@ class Neo4jRead(GraphRead):
 
     def counts(self) -> Counts:
         """See `GraphRead`."""
-        return counts_of(self.rows(planned_once(COUNTS)))
+        return counts_of(self.rows(COUNTS))
 
     def checkpoints(self, stage: str | None = None) -> list[Checkpoint]:
         """See `GraphRead`."""
-        rows = self.rows(planned_once(READ_CHECKPOINTS), stage=stage)
-        return [checkpoint_of(row) for row in rows]
+        return [checkpoint_of(row) for row in self.rows(READ_CHECKPOINTS, stage=stage)]
 
     def dead_letters(self, wanted: LettersAsked) -> list[DeadLetter]:
         """See `GraphRead`."""

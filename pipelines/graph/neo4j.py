@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import neo4j
 
 from pipelines.graph import cypher, questions
-from pipelines.graph.client import ClientTransaction, GraphClient, checkpoint_of, planned_once
+from pipelines.graph.client import ClientTransaction, GraphClient, checkpoint_of
 from pipelines.graph.feed import (
     FEED_BYTES,
     FEED_KEPT,
@@ -70,7 +70,7 @@ class _Neo4jReads:
 
     client: GraphClient
 
-    def _ask(self, text: str, version: int | None = None, **parameters: Any) -> list[Any]:
+    def _ask(self, text: str, **parameters: Any) -> list[Any]:
         """The rows of an answer, of which each record has some."""
         raise NotImplementedError
 
@@ -264,7 +264,7 @@ class _Neo4jReads:
         answer: dict[Key, list[tuple[FoundNode, float]]] = {}
         for some in _chunks(sorted(vectors.items(), key=lambda item: item[0]), _VECTORS):
             rows = [[*key, list(vector)] for key, vector in some]
-            for *key, near in self._ask(text, 25 if filtered else None, rows=rows):
+            for *key, near in self._ask(text, rows=rows):
                 scored = [(_node(depth, names, one[1:]), 2.0 * one[0] - 1.0) for one in near]
                 scored.sort(key=lambda pair: (-pair[1], pair[0].key))
                 answer[tuple(key)] = scored[:k]
@@ -339,8 +339,8 @@ class Neo4jTransaction(_Neo4jReads):
         """The rows of a statement of an adapter's own."""
         return list(self._transaction.run(text, parameters))
 
-    def _ask(self, text: str, version: int | None = None, **parameters: Any) -> list[Any]:
-        records = self._transaction.run(text, parameters, version=version)
+    def _ask(self, text: str, **parameters: Any) -> list[Any]:
+        records = self._transaction.run(text, parameters)
         return [row for record in records for row in record[0]]
 
     def _open(self, text: str, **parameters: Any) -> Iterator[neo4j.Record]:
@@ -525,12 +525,11 @@ class Neo4jGraph(_Neo4jReads):
         self.client = GraphClient(driver, database, timeout_s=timeout_s)
         self._browsed = browsed
 
-    def _ask(self, text: str, version: int | None = None, **parameters: Any) -> list[Any]:
-        planned = planned_once(text, version=version)
-        return [row for record in self.client.ask(planned, **parameters) for row in record[0]]
+    def _ask(self, text: str, **parameters: Any) -> list[Any]:
+        return [row for record in self.client.ask(text, **parameters) for row in record[0]]
 
     def _open(self, text: str, **parameters: Any) -> Iterator[neo4j.Record]:
-        return self.client.stream(planned_once(text), **parameters)
+        return self.client.stream(text, **parameters)
 
     def held(self, names: Collection[str]) -> Iterator[tuple[str, FoundNode | FoundEdge]]:
         """Every node and edge of these labels and types, with all that is stored, in no order.
@@ -617,7 +616,7 @@ class Neo4jGraph(_Neo4jReads):
         )
 
     def checkpoints(self, stage: str | None = None) -> list[Checkpoint]:
-        rows = self.client.ask(planned_once(questions.READ_CHECKPOINTS), stage=stage)
+        rows = self.client.ask(questions.READ_CHECKPOINTS, stage=stage)
         return [checkpoint_of(row) for row in rows]
 
     def settle(self, stage: str, partitions: Iterable[int]) -> None:
@@ -626,8 +625,7 @@ class Neo4jGraph(_Neo4jReads):
     def dead_letters(
         self, stage: str | None = None, partition: int | None = None
     ) -> list[Mapping[str, Any]]:
-        text = planned_once(cypher.READ_DEAD_LETTERS)
-        rows = self.client.ask(text, stage=stage, partition=partition)
+        rows = self.client.ask(cypher.READ_DEAD_LETTERS, stage=stage, partition=partition)
         return [row.data() for row in rows]
 
     @contextmanager
@@ -670,8 +668,7 @@ class Neo4jGraph(_Neo4jReads):
         self, place: FeedPlace, most: int
     ) -> tuple[dict[str, int], list[tuple[str, int, bytes]]]:
         """The newest numbers of the chains that are elsewhere, and what is between, as kept."""
-        text = planned_once(cypher.READ_CHANGES)
-        rows = self.client.ask(text, numbers=dict(place.numbers), most=most)
+        rows = self.client.ask(cypher.READ_CHANGES, numbers=dict(place.numbers), most=most)
         if not rows:
             raise ChangesLost(reason=_NO_FEED)
         (row,) = rows
@@ -692,7 +689,7 @@ class Neo4jGraph(_Neo4jReads):
         return str(row[0])
 
     def counts(self) -> Counts:
-        return questions.counts_of(self.client.ask(planned_once(questions.COUNTS)))
+        return questions.counts_of(self.client.ask(questions.COUNTS))
 
     def census(self) -> Census:
         labels = {

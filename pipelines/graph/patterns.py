@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from projections.schema import NodeRow
+
+CYPHER_25: Final = "CYPHER 25 "
+"""Begins a text in the newer version of the language, which alone can search within a tenant."""
 
 
 def key_pattern(names: Sequence[str], rows: str, first: int = 0) -> str:

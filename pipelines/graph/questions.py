@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from pipelines.graph.patterns import edges_of_pair, index_seek, key_pattern, node_by_key
+from pipelines.graph.patterns import CYPHER_25, edges_of_pair, index_seek, key_pattern, node_by_key
 from pipelines.graph.rows import Counts, End
 from projections.schema import (
     EDGES,
@@ -343,6 +343,7 @@ def nearest_text(label: str, names: Names, k: int, *, filtered: bool) -> str:
     """
     row = NODES[label]
     tenant, own_id = row.key
+    language = CYPHER_25 if filtered else ""
     if filtered:
         search = (
             f"MATCH (n:{label}) SEARCH n IN (VECTOR INDEX {vector_index(row)} FOR r[2] "
@@ -358,7 +359,7 @@ def nearest_text(label: str, names: Names, k: int, *, filtered: bool) -> str:
         score = f"vector.similarity.cosine(n.{row.vector}, r[2])"
     hidden = f" AND NOT n:{row.placeholder}" if row.placeholder else ""
     return (
-        f"UNWIND $rows AS r CALL (r) {{ {search}"
+        f"{language}UNWIND $rows AS r CALL (r) {{ {search}"
         f"WITH n, r, found WHERE n.{own_id} <> r[1]{hidden} "
         f"RETURN collect([{', '.join([score, *_node(row, names)])}]) AS near }} "
         "RETURN [[r[0], r[1], near]]"

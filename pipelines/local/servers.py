@@ -182,8 +182,6 @@ class Neo4jServer(ServerProcess):
             asked for.
         heap_mb: Java heap, fixed.
         page_cache_mb: page cache, outside the heap.
-        keeps_plans: keep the plan of a question however the graph grows and shrinks; for tests,
-            which fill and empty it hundreds of times.
         java_flags: instead of those that use what Java learnt before.
     """
 
@@ -198,14 +196,12 @@ class Neo4jServer(ServerProcess):
         password: str | None = None,
         heap_mb: int = 512,
         page_cache_mb: int = 256,
-        keeps_plans: bool = False,
         java_flags: tuple[str, ...] = (),
     ) -> None:
         super().__init__(data_dir, port=port)
         self.password = password
         self.heap_mb = heap_mb
         self.page_cache_mb = page_cache_mb
-        self.keeps_plans = keeps_plans
         self._java_flags = java_flags
 
     @property
@@ -297,8 +293,6 @@ class Neo4jServer(ServerProcess):
             # As shipped, a question is planned anew, for a third of a second and more, whenever a
             # list or a text of its parameters is ten times longer or shorter than before.
             "internal.cypher.use_parameter_size": "false",
-            # As shipped, every ten seconds: a graph that grows from nothing was planned all over.
-            "dbms.cypher.min_replan_interval": "24h" if self.keeps_plans else "60s",
             # As shipped, closing the network layer waits ten quiet seconds.
             "internal.dbms.bolt.netty_server_shutdown_quiet_period_duration": "0s",
             "internal.dbms.bolt.netty_server_shutdown_timeout": "2s",

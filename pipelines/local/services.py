@@ -97,7 +97,6 @@ class LocalServices:
         auth: whether the servers ask for passwords; only tests go without.
         heap_mb: Java heap of each Neo4j.
         page_cache_mb: page cache of each Neo4j.
-        keeps_plans: of each Neo4j, for tests.
 
     Attributes:
         valkey: the ledger's server, None without one.
@@ -113,7 +112,6 @@ class LocalServices:
         auth: bool = True,
         heap_mb: int = 512,
         page_cache_mb: int = 256,
-        keeps_plans: bool = False,
     ) -> None:
         self.data_dir = Path(data_dir).absolute()
         homes = {name: target_dir(self.data_dir, name) for name in targets}
@@ -134,7 +132,6 @@ class LocalServices:
                 password=self._neo4j_password,
                 heap_mb=heap_mb,
                 page_cache_mb=page_cache_mb,
-                keeps_plans=keeps_plans,
             )
             for name, home in homes.items()
         }

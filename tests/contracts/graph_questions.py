@@ -16,8 +16,8 @@ from pipelines.columns.view import CONTEXT_EVENTS
 from pipelines.columns.windows import NEIGHBOUR_STEPS
 from pipelines.graph.client import SERVER_VERSION
 from pipelines.graph.fulltext import found_text, lucene_query
+from pipelines.graph.patterns import index_seek
 from pipelines.graph.reader import GraphRead
-from pipelines.graph.reads.events import OF_SESSION
 from pipelines.graph.reads.facts import (
     ENTITY_COLUMNS,
     IS_KNOWN,
@@ -103,6 +103,10 @@ RETURN [hits, withheld] AS rows
 TEXT_HITS: Final = f"""
 {found_text(EVENT, "e")} AND {stands(EVENT, "e")}
 {_KEPT}"""
+OF_SESSION: Final = f"""
+MATCH (e:{EVENT.label}) {index_seek("e", EVENT, EVENT.indexes[0])}
+WHERE e.tenant = $tenant AND e.session_id = $session_id
+  AND e.occurred_at IS NOT NULL AND e.event_id IS NOT NULL"""
 VECTOR_HITS: Final = {
     True: f"""CYPHER 25
 MATCH (e:{EVENT.label}) SEARCH e IN (VECTOR INDEX {vector_index(EVENT)} FOR $vector

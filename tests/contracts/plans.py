@@ -2,28 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 import neo4j
+
+from pipelines.graph.patterns import CYPHER_25
+from pipelines.graph.reads import entities, events, facts, walk
+from projections.schema import EDGE_CAPS
 
 SCANS = {"AllNodesScan", "NodeByLabelScan", "PartitionedAllNodesScan"}
 SORTS = {"Sort", "PartialSort", "Top", "PartialTop"}
 
 
 def operators(
-    driver: neo4j.Driver, text: str, parameters: dict[str, Any], *, version: int | None = None
+    driver: neo4j.Driver, text: str, parameters: Mapping[str, Any]
 ) -> list[tuple[str, str]]:
     """Kind and details of each operator of a plan."""
-    language = "" if version is None else f"CYPHER {version} "
+    language = CYPHER_25 if text.startswith(CYPHER_25) else ""
+    explained = f"{language}EXPLAIN {text.removeprefix(CYPHER_25)}"
     with driver.session() as session:
-        plan = session.run(f"{language}EXPLAIN {text}", parameters).consume().plan
+        plan = session.run(explained, dict(parameters)).consume().plan
     assert plan is not None
-    return list(walk(plan))
+    return list(walk_plan(plan))
 
 
-def walk(plan: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def walk_plan(plan: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Kind and details of an operator and of all below it."""
     yield plan["operatorType"].split("@")[0], plan.get("args", {}).get("Details", "")
     for child in plan.get("children", ()):
-        yield from walk(child)
+        yield from walk_plan(child)
+
+
+_BEGINS = ("MATCH", "UNWIND", "CALL")
+"""A text that begins otherwise is a part of others."""
+
+
+def _reads() -> Iterator[tuple[str, str]]:
+    for module in (events, walk, facts, entities):
+        for name, text in vars(module).items():
+            texts = text if isinstance(text, dict) else {None: text}
+            for kind, one in texts.items():
+                asks = isinstance(one, str) and one.strip().startswith(_BEGINS)
+                if name[0] != "_" and asks and "$tenant" in one:
+                    yield (name if kind is None else f"{name} {kind}"), one
+
+
+READS: Final = dict(_reads())
+"""What readers ask of a tenant, by name."""
+ASKED: Final[Mapping[str, Any]] = {
+    **dict.fromkeys(("tenant", "session_id", "user_id", "of", "id", "name", "type", "after"), "x"),
+    **dict.fromkeys(("kind", "scope_id", "place", "last"), "x"),
+    **dict.fromkeys(("fetched", "limit", "most", "at", "now", "began", "per_entity"), 1),
+    **dict.fromkeys(("first_ms", "last_ms", "since"), 1),
+    **{key: ["x"] for key in ("ids", "seen", "names", "session_ids")},
+    **{key: ["x"] for key in ("event_ids", "entity_ids", "summary_ids", "community_ids")},
+    "everyone": False,
+    "all_entities": False,
+    "until": [1, 0],
+    "words": "+tenant_term:x",
+    "supporting": {"x": ["x"]},
+    "ends": [["x", "x", ["x"]]],
+    "edge_types": [],
+    "vector": [0.05] * 384,
+    "among": {"x": True},
+    "told": {"x": True},
+    "caps": EDGE_CAPS,
+}
+"""Of each parameter one that there may be."""

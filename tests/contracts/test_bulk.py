@@ -145,7 +145,7 @@ def typed(values: Any) -> list[tuple[str, str, Any]]:
 def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[BulkFiles, Neo4jGraph]]:
     """A Neo4j that was filled with two graphs, of which the second holds one node."""
     home = tmp_path_factory.mktemp("loaded")
-    server = Neo4jServer(home, keeps_plans=True)
+    server = Neo4jServer(home)
     files = BulkFiles()
     for share, written in enumerate((filled(), other())):
         folder = tmp_path_factory.mktemp(f"files{share}")
@@ -302,4 +302,4 @@ def test_files_that_do_not_fit_are_refused_with_a_reason(tmp_path: Path) -> None
     # Neither value is a number, and the importer may meet either first.
     reason = r"(?s)the files were not loaded: .*(no number|`x`)"
     with pytest.raises(OperationFailed, match=reason):
-        Neo4jServer(tmp_path / "home", keeps_plans=True).load(files.arguments())
+        Neo4jServer(tmp_path / "home").load(files.arguments())

@@ -379,11 +379,11 @@ def test_scans_and_streams_are_sorted_by_an_index(planned: Neo4jGraph) -> None:
         assert not kinds & {"Sort", "Top"}, (name, kinds)
 
 
-@pytest.mark.parametrize(("filtered", "version"), [(True, 25), (False, None)])
+@pytest.mark.parametrize("filtered", [True, False])
 def test_the_nearest_are_searched_in_the_vector_index(
-    neo4j_graph: Neo4jGraph, filtered: bool, version: int | None
+    neo4j_graph: Neo4jGraph, filtered: bool
 ) -> None:
     text = questions.nearest_text(ENTITY.label, _CALLED, 24, filtered=filtered)
     rows = {"rows": [["t", "e", [0.05] * VECTOR_DIMENSIONS]]}
-    found = operators(neo4j_graph.client.driver, text, rows, version=version)
+    found = operators(neo4j_graph.client.driver, text, rows)
     assert not {kind for kind, _ in found} & SCANS

@@ -617,31 +617,6 @@ def test_a_graph_that_is_slow_is_not_left_before_the_other_one_is_warm(
         connections.close()
 
 
-def test_a_graph_that_has_outgrown_its_plans_is_warmed_up_once(
-    redis_url: str, neo4j_url: str, graph: Graph, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("api.watcher.COUNT_EVERY_S", -1.0)
-    fresh: list[bool] = []
-    settings = Settings(redis_url=redis_url, neo4j_url=neo4j_url)
-    connections = Connections(settings, open_graph)
-    watch = Watch(settings, connections, fresh=fresh.append)
-
-    def grown_by(events: int) -> int:
-        graph.add([envelope() for _ in range(events)])
-        watch.look_at_graph()
-        return len(fresh)
-
-    try:
-        watch.follow()
-        assert grown_by(2) == 0
-        watch.seen.note_planned(watch.seen.counts)
-        assert grown_by(5) == 0
-        assert grown_by(1) == 1
-        assert grown_by(100) == 1  # the plans that it asked for are not made yet
-    finally:
-        connections.close()
-
-
 def _active(api: Api) -> str | None:
     target = api.app.state.services.connections.graph.target
     return None if target is None else str(target.name)

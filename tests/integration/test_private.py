@@ -203,7 +203,7 @@ def test_the_url_that_up_prints_leads_to_its_password(
 
 def test_a_folder_of_before_passwords_keeps_its_data_and_gets_them(tmp_path: Path) -> None:
     folder = tmp_path / "data"
-    with LocalServices(folder, auth=False, keeps_plans=True) as services:
+    with LocalServices(folder, auth=False) as services:
         settings = services.settings
         assert set(settings) == {"redis_url", "neo4j_url", "derivations_url"}
         with redis.from_url(settings["redis_url"]) as client:
@@ -212,7 +212,7 @@ def test_a_folder_of_before_passwords_keeps_its_data_and_gets_them(tmp_path: Pat
             driver.execute_query("CREATE (:Kept)")
     for path in (folder, *folder.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
-    with LocalServices(folder, keeps_plans=True) as services:
+    with LocalServices(folder) as services:
         found = services.settings
         assert {name: found[name] for name in settings} == settings
         assert not valkey_answers(port(found["redis_url"]))

@@ -17,13 +17,21 @@ from enrichment.names import components
 from pipelines.graph.patterns import index_seek
 from pipelines.graph.reader import GraphNode, node_columns
 from pipelines.graph.reads.facts import (
+    BY_NAME,
     ENTITY_COLUMNS,
     ENTITY_NODE,
     IS_KNOWN,
     entity_name,
     seen_entity,
 )
-from pipelines.graph.reads.scope import ScopedReads, allowed, stands, summaries_of, visible
+from pipelines.graph.reads.scope import (
+    ScopedReads,
+    allowed,
+    match_by_id,
+    stands,
+    summaries_of,
+    visible,
+)
 from pipelines.graph.rows import EntityName
 from projections.identity import SEPARATOR
 from projections.schema import (
@@ -49,17 +57,16 @@ MAX_COUNTED: Final = 10_000
 _TYPED = (
     "CASE WHEN $type IS NULL THEN true ELSE coalesce(n.corrected_type, n.entity_type) = $type END"
 )
-_BY_NAME = index_seek("n", ENTITY, ENTITY.indexes[0])
 
 LISTED: Final = f"""
-MATCH (n:{ENTITY.label}) {_BY_NAME}
+MATCH (n:{ENTITY.label}) {BY_NAME}
 WHERE n.tenant = $tenant AND n.canonical_name >= $name AND {IS_KNOWN} AND {_TYPED}
   AND CASE WHEN n.canonical_name = $name THEN n.entity_id > $id ELSE true END
 RETURN {ENTITY_COLUMNS}, n.canonical_name AS canonical_name
 ORDER BY n.canonical_name, n.entity_id LIMIT $limit
 """
 MOST_MENTIONED: Final = f"""
-MATCH (n:{ENTITY.label}) {_BY_NAME}
+MATCH (n:{ENTITY.label}) {BY_NAME}
 WHERE n.tenant = $tenant AND n.canonical_name IS NOT NULL AND n.entity_id IS NOT NULL AND {IS_KNOWN}
 WITH n LIMIT $most
 WITH n, COUNT {{ (n)<-[:{REFERENCES.type}]-() }} AS mentions
@@ -67,14 +74,14 @@ ORDER BY mentions DESC, n.entity_id LIMIT $limit
 RETURN n.entity_id AS entity_id
 """
 PREFIXED: Final = f"""
-MATCH (n:{ENTITY.label}) {_BY_NAME}
+MATCH (n:{ENTITY.label}) {BY_NAME}
 WHERE n.tenant = $tenant AND n.canonical_name STARTS WITH $name AND {IS_KNOWN}
 RETURN {ENTITY_COLUMNS}
 ORDER BY n.canonical_name, n.entity_id LIMIT $limit
 """
 ENTITIES: Final = f"""
 UNWIND $ids AS id
-MATCH (n:{ENTITY.label} {{tenant: $tenant, entity_id: id}})
+{match_by_id("n", ENTITY)}
 WHERE {IS_KNOWN}
 RETURN {ENTITY_NODE} AS node,
        head([(n)-[:{MEMBER_OF.type}]->(c:{COMMUNITY.label} {{tenant: $tenant}})
@@ -88,7 +95,7 @@ _SUMMARY_COLUMNS = node_columns("s", SUMMARY)
 _WRITTEN = visible(SUMMARY, "s")
 SUMMARIES_OF: Final = f"""
 UNWIND $ids AS id
-MATCH (s:{SUMMARY.label} {{tenant: $tenant, summary_id: id}})
+{match_by_id("s", SUMMARY)}
 WHERE {_WRITTEN}
 RETURN {_SUMMARY_COLUMNS} AS node
 """
@@ -100,8 +107,8 @@ ORDER BY size(coalesce(s.user_ids, [])), s.user_ids, s.summary_id LIMIT {MAX_PAR
 """
 BELOW: Final = f"""
 UNWIND $ids AS id
-MATCH (:{SUMMARY.label} {{tenant: $tenant, summary_id: id}})-[:{SUMMARIZES.type}]->
-      (s:{SUMMARY.label} {{tenant: $tenant}})
+{match_by_id("p", SUMMARY)}
+MATCH (p)-[:{SUMMARIZES.type}]->(s:{SUMMARY.label} {{tenant: $tenant}})
 WHERE {_WRITTEN}
 WITH DISTINCT s, coalesce(head(s.time_range).epochMillis, 0) AS began
 WHERE began >= $began AND CASE WHEN began = $began THEN s.summary_id > $after ELSE true END
@@ -109,8 +116,8 @@ RETURN {_SUMMARY_COLUMNS} AS node
 ORDER BY began, s.summary_id LIMIT $limit
 """
 LINKS: Final = f"""
-MATCH (p:{SUMMARY.label} {{tenant: $tenant, summary_id: $id}})-[r:{LINKED_TO.type}]-
-      (s:{SUMMARY.label} {{tenant: $tenant}})
+{match_by_id("p", SUMMARY, "$id")}
+MATCH (p)-[r:{LINKED_TO.type}]-(s:{SUMMARY.label} {{tenant: $tenant}})
 WHERE {_WRITTEN} AND {visible(SUMMARY, "p")}
 RETURN s.summary_id AS summary_id, s.scope AS scope, s.scope_id AS scope_id, r.reason AS reason,
        r.score AS score, r.evidence AS evidence, r.resolution_event_id AS resolution_event_id,
@@ -118,33 +125,34 @@ RETURN s.summary_id AS summary_id, s.scope AS scope, s.scope_id AS scope_id, r.r
 ORDER BY score DESC, summary_id, reason LIMIT $limit
 """
 COMMUNITIES: Final = f"""
-MATCH (c:{COMMUNITY.label})
+MATCH (c:{COMMUNITY.label}) {index_seek("c", COMMUNITY)}
 WHERE c.tenant = $tenant AND c.community_id > $after AND {visible(COMMUNITY, "c")}
 RETURN {node_columns("c", COMMUNITY)} AS node
 ORDER BY c.community_id LIMIT $limit
 """
 COMMUNITY_OF: Final = f"""
-MATCH (c:{COMMUNITY.label} {{tenant: $tenant, community_id: $id}})
+{match_by_id("c", COMMUNITY, "$id")}
 WHERE {visible(COMMUNITY, "c")}
 RETURN {node_columns("c", COMMUNITY)} AS node
 """
 _TRAIT_TYPES = "|".join(row.type for row in TRAIT_EDGES.values())
 TRAITS: Final = f"""
 UNWIND $ids AS id
-MATCH (:{ENTITY.label} {{tenant: $tenant, entity_id: id}})-[:{_TRAIT_TYPES}]->
-      (t:{TRAIT.label} {{tenant: $tenant}})
+{match_by_id("n", ENTITY)}
+MATCH (n)-[:{_TRAIT_TYPES}]->(t:{TRAIT.label} {{tenant: $tenant}})
 WHERE {visible(TRAIT, "t")}
 WITH DISTINCT t
 RETURN {node_columns("t", TRAIT)} AS node
 ORDER BY t.session_count DESC, t.strength DESC, t.trait_id
 """
+# Members are asked for apart: else, as an answer is sorted by their key, all entities of the tenant
+# may be read in that order, and each looked at for the community.
 _IN_COMMUNITY = f"""
-      (c:{COMMUNITY.label} {{tenant: $tenant, community_id: $id}})
-      <-[:{MEMBER_OF.type}]-(n:{ENTITY.label} {{tenant: $tenant}})
-{index_seek("c", COMMUNITY)}
-WHERE {visible(COMMUNITY, "c")}"""
-MEMBERS: Final = f"""
-MATCH {_IN_COMMUNITY} AND n.entity_id > $after
+{match_by_id("c", COMMUNITY, "$id")}
+WHERE {visible(COMMUNITY, "c")}
+CALL (c) {{ MATCH (c)<-[:{MEMBER_OF.type}]-(n) RETURN n }}
+WITH n WHERE n:{ENTITY.label} AND n.tenant = $tenant"""
+MEMBERS: Final = f"""{_IN_COMMUNITY} AND n.entity_id > $after
 WITH n WHERE {IS_KNOWN}
 RETURN n.entity_id AS entity_id ORDER BY entity_id LIMIT $limit
 """
@@ -152,7 +160,7 @@ RETURN n.entity_id AS entity_id ORDER BY entity_id LIMIT $limit
 
 # What is kept from the viewer beside an answer; of many, the first MAX_COUNTED are looked at.
 WITHHELD_ENTITIES: Final = f"""
-MATCH (n:{ENTITY.label}) {_BY_NAME}
+MATCH (n:{ENTITY.label}) {BY_NAME}
 WHERE n.tenant = $tenant AND n.canonical_name >= $name
   AND CASE WHEN n.canonical_name = $name THEN n.entity_id > $id ELSE true END
   AND CASE WHEN $last IS NULL THEN true ELSE n.canonical_name <= $last END
@@ -163,22 +171,21 @@ RETURN count(n) AS withheld
 """
 WITHHELD_BELOW: Final = f"""
 UNWIND $ids AS id
-MATCH (:{SUMMARY.label} {{tenant: $tenant, summary_id: id}})-[:{SUMMARIZES.type}]->
-      (s:{SUMMARY.label} {{tenant: $tenant}})
+{match_by_id("p", SUMMARY)}
+MATCH (p)-[:{SUMMARIZES.type}]->(s:{SUMMARY.label} {{tenant: $tenant}})
 WITH DISTINCT s LIMIT {MAX_COUNTED}
 WITH s WHERE {stands(SUMMARY, "s")} AND NOT {allowed(SUMMARY, "s")}
 RETURN count(s) AS withheld
 """
 
 
-WITHHELD_MEMBERS: Final = f"""
-MATCH {_IN_COMMUNITY}
+WITHHELD_MEMBERS: Final = f"""{_IN_COMMUNITY}
 WITH n LIMIT {MAX_COUNTED}
 WITH n WHERE {stands(ENTITY, "n")} AND NOT {allowed(ENTITY, "n")}
 RETURN count(n) AS withheld
 """
 WITHHELD_COMMUNITIES: Final = f"""
-MATCH (c:{COMMUNITY.label})
+MATCH (c:{COMMUNITY.label}) {index_seek("c", COMMUNITY)}
 WHERE c.tenant = $tenant AND c.community_id > $after
 WITH c LIMIT {MAX_COUNTED}
 WITH c WHERE {stands(COMMUNITY, "c")} AND NOT {allowed(COMMUNITY, "c")}

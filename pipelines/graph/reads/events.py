@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from pipelines.graph.patterns import index_seek
 from pipelines.graph.reader import (
     EVENT_COLUMNS,
     GraphEdge,
@@ -23,6 +22,7 @@ from pipelines.graph.reads.scope import (
     Asked,
     Scope,
     ScopedReads,
+    match_by_id,
     of_viewer,
     passed_over,
     rows_in,
@@ -33,26 +33,21 @@ from projections.schema import CAUSED_BY, EDGES, EVENT, FOLLOWS, EdgeRow
 
 EVENTS: Final = f"""
 UNWIND $ids AS id
-MATCH (e:{EVENT.label} {{tenant: $tenant, event_id: id}})
+{match_by_id("e", EVENT)}
 WHERE {visible(EVENT, "e")}
 RETURN {EVENT_COLUMNS} AS node
 """
-# Named, for a plan made while the graph was empty scans all labels; the index answers only when
-# each of its columns is asked for, if only to exist.
-OF_SESSION: Final = f"""
-MATCH (e:{EVENT.label})
-{index_seek("e", EVENT, EVENT.indexes[0])}
-WHERE e.tenant = $tenant AND e.session_id = $session_id
-  AND e.occurred_at IS NOT NULL AND e.event_id IS NOT NULL"""
 
 
 def _edges_between(rows: Sequence[EdgeRow]) -> str:
     types = "|".join(row.type for row in rows)
     return f"""
 UNWIND $ids AS id
-MATCH (a:{EVENT.label} {{tenant: $tenant, event_id: id}})-[r:{types}]->
-      (e:{EVENT.label} {{tenant: $tenant}})
-WHERE {visible(EVENT, "a")} AND {visible(EVENT, "e")} AND e.event_id IN $ids
+{match_by_id("a", EVENT)}
+WHERE {visible(EVENT, "a")}
+CALL (a) {{ MATCH (a)-[r:{types}]->(e) RETURN r, e }}
+WITH a, r, e
+WHERE e:{EVENT.label} AND e.tenant = $tenant AND e.event_id IN $ids AND {visible(EVENT, "e")}
 RETURN type(r) AS type, a.event_id AS source, e.event_id AS target, properties(r) AS properties
 ORDER BY type, source, target
 """
@@ -68,7 +63,7 @@ def _step(row: EdgeRow, forward: bool, then: bool) -> str:
 def _neighbours(row: EdgeRow, forward: bool, then: bool) -> str:
     return f"""
 UNWIND $ids AS id
-MATCH (a:{EVENT.label} {{tenant: $tenant, event_id: id}})
+{match_by_id("a", EVENT)}
 MATCH (a){_step(row, forward, then)}(e:{EVENT.label})
 WHERE e.tenant = $tenant AND {visible(EVENT, "a")} AND {visible(EVENT, "e")}
   AND NOT e.event_id IN $seen
@@ -80,8 +75,8 @@ RETURN {EVENT_COLUMNS} AS node
 def _beside(row: EdgeRow) -> str:
     return f"""
 UNWIND $ids AS id
-MATCH (:{EVENT.label} {{tenant: $tenant, event_id: id}})-[:{row.type}]-
-      (e:{EVENT.label} {{tenant: $tenant}})
+{match_by_id("a", EVENT)}
+MATCH (a)-[:{row.type}]-(e:{EVENT.label} {{tenant: $tenant}})
 WITH DISTINCT e LIMIT {MAX_SCANNED}
 WHERE {stands(EVENT, "e")} AND NOT {of_viewer("e")}
 RETURN count(e) AS withheld
@@ -104,7 +99,7 @@ NEIGHBOURS: Final = {
 """By type, direction, and whether it is as of a position."""
 BESIDE: Final = {row.type: _beside(row) for row in (CAUSED_BY, FOLLOWS)}
 SURROUNDINGS: Final = f"""
-MATCH (e:{EVENT.label} {{tenant: $tenant, event_id: $id}})
+{match_by_id("e", EVENT, "$id")}
 WHERE {visible(EVENT, "e")}
 RETURN e.status AS status,
        EXISTS {{ MATCH (e)-[:{CAUSED_BY.type}]-(c:{EVENT.label} {{tenant: $tenant}})
@@ -114,7 +109,7 @@ RETURN e.status AS status,
 """
 FOLLOWED: Final = f"""
 UNWIND $event_ids AS id
-MATCH (a:{EVENT.label} {{tenant: $tenant, event_id: id}})
+{match_by_id("a", EVENT)}
 MATCH (a)((:{EVENT.label})-[:{FOLLOWS.type}]->{LATER}){{1,{MAX_LATER}}}
       (:{EVENT.label})-[:{FOLLOWS.type}]->(b:{EVENT.label})
 WHERE b.tenant = $tenant AND $among[b.event_id] AND {visible(EVENT, "a")} AND {visible(EVENT, "b")}
@@ -124,7 +119,7 @@ ORDER BY source, target
 """
 TEXTS: Final = f"""
 UNWIND $ids AS id
-MATCH (e:{EVENT.label} {{tenant: $tenant, event_id: id}})
+{match_by_id("e", EVENT)}
 WHERE {visible(EVENT, "e")}
 RETURN id, coalesce(e.text, e.summary, '') AS text
 """

@@ -22,6 +22,7 @@ from pipelines.graph.reads.scope import (
     allowed,
     collected,
     fact_visible,
+    match_by_id,
     of_first_event,
     of_viewer,
     stands,
@@ -54,6 +55,8 @@ def _name(variable: str) -> str:
 
 
 _TYPE = "coalesce({0}.corrected_type, {0}.entity_type)"
+BY_NAME: Final = index_seek("n", ENTITY, ENTITY.indexes[0])
+"""Entities in the order of their canonical names."""
 IS_KNOWN: Final = visible(ENTITY, "n")
 """Of an entity that the viewer knows, by an event or a fact."""
 ENTITY_NODE: Final = node_columns(
@@ -107,7 +110,7 @@ ORDER BY score DESC, entity_id LIMIT $most
 """
 FOUND_BY_NAME: Final = f"""
 UNWIND $names AS name
-MATCH (n:{ENTITY.label} {{tenant: $tenant, canonical_name: name}})
+MATCH (n:{ENTITY.label} {{tenant: $tenant, canonical_name: name}}) {BY_NAME}
 WHERE {IS_KNOWN}
 RETURN DISTINCT {ENTITY_COLUMNS}
 ORDER BY entity_id LIMIT $most
@@ -125,25 +128,28 @@ RETURN collect(row) AS rows
 """By text and by name, in one record: the driver takes as long for a record as for many rows."""
 FOUND_BY_ID: Final = f"""
 UNWIND $ids AS id
-MATCH (n:{ENTITY.label} {{tenant: $tenant, entity_id: id}})
+{match_by_id("n", ENTITY)}
 WHERE {IS_KNOWN}
 RETURN DISTINCT {ENTITY_COLUMNS}
 """
 SAME_HOLDS: Final = "NOT coalesce(s.retracted, false)"
 SAME: Final = f"""
 UNWIND $ids AS id
-MATCH (n:{ENTITY.label} {{tenant: $tenant, entity_id: id}})-[s:{SAME_AS.type}]-
-      (o:{ENTITY.label} {{tenant: $tenant}})
+{match_by_id("n", ENTITY)}
+MATCH (n)-[s:{SAME_AS.type}]-(o:{ENTITY.label} {{tenant: $tenant}})
 WHERE {SAME_HOLDS} AND {visible(ENTITY, "n")} AND {visible(ENTITY, "o")}
 RETURN id AS one, o.entity_id AS other
 """
+# An event's label and tenant are asked for behind the edge: else, as its key is told, all events of
+# the tenant may be read by it, and each looked at for the entity.
+_MENTIONS = f"""MATCH (n)<-[:{REFERENCES.type}]-(e) WITH e LIMIT {MAX_MENTIONS}
+  WHERE e:{EVENT.label} AND e.tenant = $tenant AND {visible(EVENT, "e")}"""
 NEWEST_MENTIONS: Final = f"""
 UNWIND $ids AS id
-MATCH (n:{ENTITY.label} {{tenant: $tenant, entity_id: id}})
+{match_by_id("n", ENTITY)}
 WHERE {IS_KNOWN}
 CALL (n) {{
-  MATCH (n)<-[:{REFERENCES.type}]-(e:{EVENT.label} {{tenant: $tenant}})
-  WITH e LIMIT {MAX_MENTIONS} WHERE {visible(EVENT, "e")}
+  {_MENTIONS}
   WITH DISTINCT e ORDER BY e.occurred_at DESC, e.event_id LIMIT $limit
   RETURN collect(e.event_id) AS newest
 }}
@@ -151,11 +157,9 @@ RETURN id, newest
 """
 MENTIONED: Final = f"""
 UNWIND $ids AS id
-MATCH (n:{ENTITY.label} {{tenant: $tenant, entity_id: id}})
+{match_by_id("n", ENTITY)}
 WHERE {IS_KNOWN}
-RETURN id, COUNT {{ MATCH (n)<-[:{REFERENCES.type}]-(e:{EVENT.label} {{tenant: $tenant}})
-                   WITH e LIMIT {MAX_MENTIONS} WHERE {visible(EVENT, "e")}
-                   RETURN DISTINCT e }} AS mentions
+RETURN id, COUNT {{ {_MENTIONS} RETURN DISTINCT e }} AS mentions
 """
 # What ends a fact says until when it holds; a fact that expired without such an end holds until
 # then.
@@ -173,7 +177,7 @@ _FACT_COLUMNS = f"""s.entity_id AS source_id, {_name("s")} AS source_name,
        {_columns("r", RELATES_TO.properties)} AS properties"""
 FACTS_OF: Final = f"""
 UNWIND $ids AS id
-MATCH (n:{ENTITY.label} {{tenant: $tenant, entity_id: id}})
+{match_by_id("n", ENTITY)}
 CALL (n) {{
   MATCH (n)-[r:{RELATES_TO.type}]-(o:{ENTITY.label} {{tenant: $tenant}})
   WHERE {_COUNTS}
@@ -188,7 +192,7 @@ _HISTORY_PLACE: Final = (
 )
 HISTORY_OF: Final = f"""
 UNWIND $ids AS id
-MATCH (n:{ENTITY.label} {{tenant: $tenant, entity_id: id}})
+{match_by_id("n", ENTITY)}
 MATCH (n)-[r:{RELATES_TO.type}]-(:{ENTITY.label} {{tenant: $tenant}})
 WHERE {fact_visible("r")}
 WITH DISTINCT r, startNode(r) AS s, endNode(r) AS t
@@ -200,8 +204,8 @@ ORDER BY since, place
 """
 FACTS_BETWEEN: Final = f"""
 UNWIND $ends AS pair
-MATCH (s:{ENTITY.label} {{tenant: $tenant, entity_id: pair[0]}}) {index_seek("s", ENTITY)}
-MATCH (t:{ENTITY.label} {{tenant: $tenant, entity_id: pair[1]}}) {index_seek("t", ENTITY)}
+{match_by_id("s", ENTITY, "pair[0]")}
+{match_by_id("t", ENTITY, "pair[1]")}
 CALL (pair, s, t) {{
   MATCH (s)-[r:{RELATES_TO.type}]->(t)
   WHERE r.event_id IN pair[2] AND {fact_visible("r")}
@@ -215,7 +219,7 @@ CALL () {{
   RETURN n
   UNION
   UNWIND $names AS name
-  MATCH (n:{ENTITY.label} {{tenant: $tenant, canonical_name: name}})
+  MATCH (n:{ENTITY.label} {{tenant: $tenant, canonical_name: name}}) {BY_NAME}
   RETURN n
 }}
 WITH n WHERE {stands(ENTITY, "n")} AND NOT {allowed(ENTITY, "n")}
@@ -223,7 +227,7 @@ RETURN count(n) AS withheld
 """
 WITHHELD_FACTS: Final = f"""
 UNWIND $ids AS id
-MATCH (n:{ENTITY.label} {{tenant: $tenant, entity_id: id}})
+{match_by_id("n", ENTITY)}
 MATCH (n)-[r:{RELATES_TO.type}]-(:{ENTITY.label} {{tenant: $tenant}})
 WITH r LIMIT {MAX_SCANNED}
 WITH DISTINCT r WHERE NOT {of_viewer("r")}
@@ -231,13 +235,13 @@ RETURN count(r) AS withheld
 """
 SESSIONS: Final = f"""
 UNWIND $ids AS id
-MATCH (e:{EVENT.label} {{tenant: $tenant, event_id: id}})
+{match_by_id("e", EVENT)}
 WHERE e.session_id IS NOT NULL AND {visible(EVENT, "e")}
 RETURN DISTINCT e.session_id AS session_id
 """
 COSINES: Final = f"""
 UNWIND $ids AS id
-MATCH (n:{ENTITY.label} {{tenant: $tenant, entity_id: id}})
+{match_by_id("n", ENTITY)}
 WHERE n.{ENTITY.vector} IS NOT NULL AND {IS_KNOWN}
 RETURN id, 2 * vector.similarity.cosine(n.{ENTITY.vector}, $vector) - 1 AS cosine
 """

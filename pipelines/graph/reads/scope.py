@@ -108,6 +108,12 @@ def operator_scope(tenant: str, now_ms: int) -> Scope:
     return Scope(tenant, None, now_ms, everyone=True)
 
 
+def match_by_id(variable: str, row: NodeRow, own_id: str = "id") -> str:
+    """Matches a node of the tenant by its own id, an expression; see `index_seek`."""
+    pattern = f"({variable}:{row.label} {{tenant: $tenant, {row.key[1]}: {own_id}}})"
+    return f"MATCH {pattern} {index_seek(variable, row)}"
+
+
 def summaries_of(variable: str, session_id: str) -> str:
     """Matches the summaries of a session, of whichever scope, by their index.
 
@@ -138,10 +144,9 @@ def _of_viewer_alone(variable: str) -> str:
 
 def fact_visible(variable: str) -> str:
     """Cypher that is true of a fact that may be seen, whether it holds or not."""
-    said_later = (
-        f"EXISTS {{ MATCH ({variable}_e:{EVENT.label} "
-        f"{{tenant: $tenant, event_id: {variable}.event_id}}) WHERE NOT {known(variable + '_e')} }}"
-    )
+    event = f"{variable}_e"
+    source = match_by_id(event, EVENT, f"{variable}.event_id")
+    said_later = f"EXISTS {{ {source} WHERE NOT {known(event)} }}"
     return of_viewer(variable) + _then(f"NOT {said_later}")
 
 
@@ -213,10 +218,7 @@ def supports(variable: str) -> str:
     event = f"{variable}_m"
     return (
         f"COLLECT {{ UNWIND $supporting[{variable}.entity_id] AS {event}_id "
-        f"MATCH ({event}:{EVENT.label} {{tenant: $tenant, event_id: {event}_id}}) "
-        # By statistics of a graph that has just grown, all events of the tenant seem to be few,
-        # and reading the index to its end as cheap as a lookup.
-        f"{index_seek(event, EVENT)} "
+        f"{match_by_id(event, EVENT, f'{event}_id')} "
         f"MATCH ({event})-[{event}_r:{REFERENCES.type}]->({event}_n) "
         f"WHERE {event}_n = {variable} AND {visible(EVENT, event)} "
         f"WITH {event}, max({event}_r.name) AS name "

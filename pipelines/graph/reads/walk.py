@@ -24,7 +24,7 @@ from pipelines.graph.reader import (
     node_values,
     plain_properties,
 )
-from pipelines.graph.reads.events import OF_SESSION, followed_then
+from pipelines.graph.reads.events import followed_then
 from pipelines.graph.reads.facts import ENTITY_NODE, FACT_HOLDS, seen_entity
 from pipelines.graph.reads.scope import (
     Scope,
@@ -32,6 +32,7 @@ from pipelines.graph.reads.scope import (
     collected,
     fact_visible,
     ids_by_parameter,
+    match_by_id,
     summaries_of,
     visible,
 )
@@ -91,7 +92,7 @@ _TEXTS: Final = f"""COLLECT {{
 def _nodes_text(row: NodeRow) -> str:
     return f"""
   UNWIND ${row.label.lower()}_ids AS id
-  MATCH (n:{row.label} {{tenant: $tenant, {row.key[1]}: id}}) {index_seek("n", row)}
+  {match_by_id("n", row)}
   WHERE {visible(row, "n")}
   RETURN n, ['{row.label}', {ENTITY_NODE if row is ENTITY else node_values("n", row)}] AS node
 """
@@ -203,15 +204,18 @@ MAX_LINKED: Final = 20
 MAX_GISTS: Final = 50
 """Episodes of one session of which lessons are read, the first."""
 
-STORY: Final = f"""{OF_SESSION}
+STORY: Final = f"""
+MATCH (e:{EVENT.label}) {index_seek("e", EVENT, EVENT.indexes[0])}
+WHERE e.tenant = $tenant AND e.session_id = $session_id
   AND e.occurred_at >= datetime({{epochMillis: $first_ms}})
-  AND e.occurred_at <= datetime({{epochMillis: $last_ms}}) AND {visible(EVENT, "e")}
+  AND e.occurred_at <= datetime({{epochMillis: $last_ms}})
+  AND e.event_id IS NOT NULL AND {visible(EVENT, "e")}
 WITH e ORDER BY e.occurred_at, e.event_id LIMIT $limit
 RETURN {EVENT_COLUMNS} AS node, coalesce(e.text, '') AS text
 """
 CAUSES: Final = f"""
 UNWIND $ids AS id
-MATCH (a:{EVENT.label} {{tenant: $tenant, event_id: id}})
+{match_by_id("a", EVENT)}
 MATCH (a)-[r:{CAUSED_BY.type}]->(e:{EVENT.label})
 WHERE e.tenant = $tenant AND {visible(EVENT, "a")} AND {visible(EVENT, "e")}
 WITH id, r, e ORDER BY id, e.occurred_at DESC, e.event_id LIMIT $limit
@@ -220,13 +224,18 @@ RETURN id AS effect, properties(r) AS properties, {EVENT_COLUMNS} AS node,
 """
 LINKED_CAUSES: Final = f"""
 UNWIND $ids AS id
-MATCH (a:{EVENT.label} {{tenant: $tenant, event_id: id}})
+{match_by_id("a", EVENT)}
 WHERE {visible(EVENT, "a")}
-{summaries_of("p", "a.session_id")}
-MATCH (p)-[r:{LINKED_TO.type}]->(s:{SUMMARY.label})
-WHERE s.tenant = $tenant AND r.reason = '{CAUSE}' AND r.effect_event_id = id
-  AND {visible(SUMMARY, "p")} AND {visible(SUMMARY, "s")}
-MATCH (e:{EVENT.label} {{tenant: $tenant, event_id: r.cause_event_id}})
+WITH id, a.session_id AS session_id
+{summaries_of("p", "session_id")} AND {visible(SUMMARY, "p")}
+CALL (id, p) {{
+  MATCH (p)-[r:{LINKED_TO.type}]->(s)
+  WHERE r.reason = '{CAUSE}' AND r.effect_event_id = id
+  RETURN r, s
+}}
+WITH id, r, s
+WHERE s:{SUMMARY.label} AND s.tenant = $tenant AND {visible(SUMMARY, "s")}
+{match_by_id("e", EVENT, "r.cause_event_id")}
 WHERE {visible(EVENT, "e")}
 WITH DISTINCT id, e, r.score AS confidence, r.evidence AS evidence, r.event_id AS decided_by
 ORDER BY id, confidence DESC, e.event_id LIMIT $limit

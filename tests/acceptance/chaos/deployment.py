@@ -85,7 +85,7 @@ class Deployment:
         self.folder = folder
         self._own: list[ValkeyServer | Neo4jServer] = []
         self.valkey = valkey or self._started(ValkeyServer(folder / "valkey"))
-        self.neo4j = neo4j or self._started(Neo4jServer(folder / "neo4j", keeps_plans=True))
+        self.neo4j = neo4j or self._started(Neo4jServer(folder / "neo4j"))
         for server in self._own:
             server.wait_ready()
         kept = f"sqlite://{folder.absolute()}/derivations.sqlite"

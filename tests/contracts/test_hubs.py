@@ -1,4 +1,4 @@
-"""Every question of a recall of facts, and about entities, goes by a key or an index."""
+"""What an entity costs that everybody mentions all the time is bounded."""
 
 from __future__ import annotations
 
@@ -8,53 +8,17 @@ from typing import Any
 import neo4j
 import pytest
 
-from pipelines.graph.client import Neo4jReader, planned_once
+from pipelines.graph.client import Neo4jReader
 from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.graph.reader import GraphRead
 from pipelines.graph.reads import entities as entity_reads
 from pipelines.graph.reads import facts as fact_reads
 from pipelines.graph.reads.scope import QUESTION, Scope, in_scope, operator_scope
 from projections.identity import Position
-from tests.contracts.plans import walk
+from tests.contracts.plans import ASKED, READS
 from tests.servers import emptied_neo4j
 
 pytestmark = pytest.mark.integration
-
-ASKED: Mapping[str, Any] = {
-    **dict.fromkeys(("tenant", "session_id", "user_id", "of", "id", "name", "type", "after"), "x"),
-    **dict.fromkeys(("kind", "scope_id"), "x"),
-    **dict.fromkeys(("fetched", "limit", "most", "at", "now", "began", "per_entity"), 1),
-    "everyone": False,
-    "all_entities": False,
-    "until": [1, 0],
-    "last": "x",
-    "events": ["x"],
-    "words": "+tenant_term:x",
-    "ids": ["x"],
-    "supporting": {"x": ["x"]},
-    "ends": [["x", "x", ["x"]]],
-    "names": ["x"],
-    "edge_types": [],
-    "vector": [0.05] * 384,
-}
-
-
-CLAUSES = ("MATCH", "UNWIND", "CALL", "CYPHER")
-"""A text that begins otherwise is a part of others."""
-
-
-def questions() -> Iterator[tuple[str, str]]:
-    """Texts that ask something of a tenant, by name."""
-    modules = (fact_reads, entity_reads)
-    for name, text in (item for module in modules for item in vars(module).items()):
-        texts = text if isinstance(text, dict) else {None: text}
-        for kind, one in texts.items():
-            asks = isinstance(one, str) and one.strip().startswith(CLAUSES)
-            if name.isupper() and asks and "$tenant" in one:
-                yield (name if kind is None else f"{name} {kind}"), one
-
-
-QUESTIONS = dict(questions())
 
 
 @pytest.fixture(scope="module")
@@ -66,30 +30,6 @@ def driver(neo4j: Any) -> Iterator[neo4j.Driver]:
     with GraphDatabase.driver(url, notifications_min_severity="OFF") as opened:
         Neo4jGraph(opened).ensure_schema()
         yield opened
-
-
-def test_all_questions_are_asked_about() -> None:
-    assert len(QUESTIONS) == 30
-
-
-@pytest.mark.parametrize("then", [False, True])
-@pytest.mark.parametrize("name", QUESTIONS)
-def test_no_question_scans(driver: neo4j.Driver, name: str, *, then: bool) -> None:
-    text = in_scope(QUESTIONS[name], then=then).strip()
-    if text.startswith("CYPHER 25"):
-        asked = text.replace("CYPHER 25", "CYPHER 25 EXPLAIN", 1)
-    else:
-        asked = planned_once(text).replace("CYPHER replan=skip", "EXPLAIN")
-    with driver.session() as session:
-        plan = session.run(asked, {QUESTION: dict(ASKED)}).consume().plan
-    assert plan is not None
-    kinds = {kind for kind, _ in walk(plan)}
-    details = " ".join(detail for _, detail in walk(plan))
-    # A subquery in an expression is planned apart wherever it stands, for seconds in all.
-    assert "EXISTS {" not in details, details
-    assert not {kind for kind in kinds if "Scan" in kind}, kinds
-    by_index = {kind for kind in kinds if "IndexSeek" in kind or "IndexSearch" in kind}
-    assert by_index or "ProcedureCall" in kinds, kinds
 
 
 def db_hits(plan: Mapping[str, Any]) -> int:
@@ -127,7 +67,7 @@ def hub(driver: neo4j.Driver) -> Iterator[neo4j.Driver]:
 @pytest.mark.parametrize("viewer", VIEWERS)
 def test_what_a_hub_costs_is_bounded(hub: neo4j.Driver, name: str, viewer: str) -> None:
     viewed = VIEWERS[viewer]
-    text = in_scope(QUESTIONS[name], then=viewed.until is not None)
+    text = in_scope(READS[name], then=viewed.until is not None)
     parameters = {**ASKED, "at": HUB_MENTIONS, "limit": 51, **viewed.parameters()}
     with hub.session() as session:
         profile = session.run(f"PROFILE {text}", {QUESTION: parameters}).consume().profile
