@@ -121,7 +121,7 @@ def consolidate(
         LedgerUnavailable, GraphUnavailable: a service is away; what was decided stays decided.
     """
     settings = services.settings
-    with _pass_lease(services, patience_s) as lease:
+    with services.pass_lease(patience_s) as lease:
         ended = stop or threading.Event()
         timer = threading.Timer(settings.consolidation_timeout_s, ended.set)
         timer.daemon = True
@@ -132,13 +132,6 @@ def consolidate(
         finally:
             timer.cancel()
             ended.set()
-
-
-def _pass_lease(services: Services, patience_s: float) -> PassLease:
-    settings = services.settings
-    return PassLease(
-        services.redis, settings.prefix, lease_ms=settings.lease_ms, patience_s=patience_s
-    )
 
 
 def redecide(services: Services, *, now_ms: int | None = None) -> ConsolidationReport:
@@ -162,7 +155,7 @@ def redecide(services: Services, *, now_ms: int | None = None) -> ConsolidationR
             forgotten could not all be brought back.
         LedgerUnavailable, GraphUnavailable: a service is away; what was decided stays decided.
     """
-    with _pass_lease(services, PASS_PATIENCE_S) as lease:
+    with services.pass_lease(PASS_PATIENCE_S) as lease:
         clock_ms = services.ledger.now_ms() if now_ms is None else now_ms
         return _Run(services, lease, threading.Event(), clock_ms, folds=True).redecide()
 

@@ -22,7 +22,6 @@ from pipelines.graph.port import Graph
 from pipelines.graph.rows import End
 from pipelines.ledger.command_notes import Progress
 from pipelines.ledger.entries import Entry
-from pipelines.ledger.epoch import PassLease
 from pipelines.ledger.erasing import (
     DESTROYED,
     DONE,
@@ -145,10 +144,7 @@ def finish(
     if told is None or "of" in told:
         raise OperationFailed(reason=f"no erasure {key_id.hex()} was begun")
     erasure = _Erasure(services, key_id, dict(told), progress or (lambda done, total, what: None))
-    settings = services.settings
-    with PassLease(
-        services.redis, settings.prefix, lease_ms=settings.lease_ms, patience_s=patience_s
-    ):
+    with services.pass_lease(patience_s):
         erasure.run()
     return erasure.told
 

@@ -23,6 +23,7 @@ from pipelines.graph.reader import GraphReader
 from pipelines.graph.remote import memory_graph
 from pipelines.ledger.command_notes import Comparisons, Rebuilds
 from pipelines.ledger.connect import RedisClient, connect_redis
+from pipelines.ledger.epoch import PassLease
 from pipelines.ledger.ledger import BesideRedis, Ledger
 from pipelines.ledger.registry import Holds, Reports, Target, Targets
 from pipelines.work.folds import StageFold
@@ -206,6 +207,17 @@ class Services:
         if is_in_memory(target.uri):
             return PortReader(self.graph(target))
         return Neo4jReader(self.driver(target), target.database)
+
+    def pass_lease(self, patience_s: float) -> PassLease:
+        """What one pass of consolidation, or one erasure, holds, wherever it runs.
+
+        Args:
+            patience_s: for another that holds it, to end.
+        """
+        settings = self.settings
+        return PassLease(
+            self.redis, settings.prefix, lease_ms=settings.lease_ms, patience_s=patience_s
+        )
 
     def checkpoints(self) -> Mapping[str, Sequence[Checkpoint]]:
         """Checkpoints of all stages in all registered targets, by target name.
