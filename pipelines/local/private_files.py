@@ -12,10 +12,13 @@ lost, and it is told when they are damaged.
 
 from __future__ import annotations
 
+import fcntl
+import glob
 import json
 import os
 import shutil
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from logging.handlers import RotatingFileHandler
@@ -42,7 +45,8 @@ def open_private(path: Path, mode: Literal["ab", "wb"]) -> IO[bytes]:
 def written_whole(path: Path) -> Iterator[IO[bytes]]:
     """A file for its user alone that is there once all of it is on the disk.
 
-    Whatever is raised meanwhile leaves what was there before, and no part of the new one.
+    Whatever is raised meanwhile leaves what was there before, and no part of the new one; of a
+    process that is killed a part stays, see `remove_unfinished`.
 
     Raises:
         OSError: it cannot be written; no space is left.
@@ -51,6 +55,8 @@ def written_whole(path: Path) -> Iterator[IO[bytes]]:
     new.unlink(missing_ok=True)
     try:
         with open_private(new, "wb") as out:
+            with suppress(OSError):  # some network file systems lock nothing
+                fcntl.flock(out, fcntl.LOCK_EX)
             yield out
             out.flush()
             os.fsync(out.fileno())
@@ -58,6 +64,19 @@ def written_whole(path: Path) -> Iterator[IO[bytes]]:
     except BaseException:
         new.unlink(missing_ok=True)
         raise
+
+
+_UNFINISHED_S: Final = 60.0
+"""Age of a file that nobody has locked, from which on it is nobody's: not just about to be."""
+
+
+def remove_unfinished(path: Path) -> None:
+    """Remove what killed processes left of this file; what one is writing stays."""
+    for new in path.parent.glob(f".{glob.escape(path.name)}.*.new"):
+        with suppress(OSError), new.open("rb") as left:  # locked, or gone
+            fcntl.flock(left, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if time.time() - new.stat().st_mtime > _UNFINISHED_S:
+                new.unlink()
 
 
 def write_private(path: Path, text: str) -> None:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import subprocess
+import sys
 import tracemalloc
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any, cast
 from xml.etree import ElementTree
 
@@ -225,6 +230,45 @@ def test_what_fails_while_a_file_is_written_leaves_nothing(tmp_path: Path) -> No
     with pytest.raises(ZeroDivisionError):
         write_half()
     assert list(tmp_path.iterdir()) == []
+
+
+_HALF = """
+import sys
+from pathlib import Path
+from pipelines.local.private_files import written_whole
+with written_whole(Path(sys.argv[1])) as out:
+    out.write(b"half")
+    out.flush()
+    print("written", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_what_a_killed_export_left_goes_with_the_next_one(world: World, tmp_path: Path) -> None:
+    file, another = tmp_path / "events[1].jsonl", tmp_path / "another.jsonl"
+    with ExitStack() as running:
+        for path in (file, another, file):
+            process = running.enter_context(
+                subprocess.Popen(
+                    (sys.executable, "-c", _HALF, path), stdin=PIPE, stdout=PIPE, text=True
+                )
+            )
+            running.callback(process.kill)
+            assert process.stdout is not None
+            assert process.stdout.readline() == "written\n"
+            if path == another or len(list(tmp_path.iterdir())) < 2:
+                process.kill()
+                process.wait()
+        (under_way,) = tmp_path.glob(f".*.{process.pid}.new")
+        killed = [path for path in tmp_path.iterdir() if path != under_way]
+        assert len(killed) == 2
+        written(world, file, Format.EVENTS)
+        assert {*killed, under_way} < set(tmp_path.iterdir())  # they were written just now
+        for path in (*killed, under_way):
+            os.utime(path, (0, 0))
+        written(world, file, Format.EVENTS)
+        of_another = [path for path in killed if "another" in path.name]
+        assert sorted(tmp_path.iterdir()) == sorted([file, under_way, *of_another])
 
 
 @pytest.mark.parametrize(
