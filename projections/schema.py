@@ -911,6 +911,10 @@ def vector_index(row: NodeRow) -> str:
     return f"{row.label.lower()}_vector"
 
 
+CYPHER_25: Final = "CYPHER 25 "
+"""Begins a text in the version of the language that can keep tenants apart in a vector index."""
+
+
 def vector_statements(*, filtered: bool, browsed: bool) -> dict[str, str]:
     """By name Cypher that creates each vector index.
 
@@ -919,7 +923,7 @@ def vector_statements(*, filtered: bool, browsed: bool) -> dict[str, str]:
             else the search asks for more and filters what it gets (5.26).
         browsed: people search there, so that also indexes are made which Recollect does not ask.
     """
-    language, tenant = ("CYPHER 25 ", "WITH [n.tenant] ") if filtered else ("", "")
+    language, tenant = (CYPHER_25, "WITH [n.tenant] ") if filtered else ("", "")
     return {
         vector_index(row): f"{language}CREATE VECTOR INDEX {vector_index(row)} IF NOT EXISTS "
         f"FOR (n:{row.label}) ON n.{row.vector} {tenant}"

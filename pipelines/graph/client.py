@@ -16,7 +16,6 @@ import neo4j
 import structlog
 from neo4j.exceptions import ClientError, DatabaseError, DriverError, Neo4jError
 
-from pipelines.graph.patterns import CYPHER_25
 from pipelines.graph.questions import COUNTS, HOLD_CHECKPOINTS, READ_CHECKPOINTS, counts_of
 from pipelines.graph.reader import (
     DeadLetter,
@@ -138,14 +137,13 @@ logger = structlog.get_logger(__name__)
 
 
 def planned_once(text: str) -> str:
-    """The text with its first plan for good, until the schema changes; it may begin CYPHER_25.
+    """The text with its first plan for good, until the schema changes.
 
     A graph that grows from nothing makes Neo4j plan everything anew again and again, 50 to 200 ms
-    a text and seconds the longest; where every step goes through a named index, or there is only
-    one way to answer, no plan gets better.
+    a text and seconds the longest; where every step goes through a named index, or all is read
+    anyway, no plan gets better. The text may say by itself of which version of Cypher it is.
     """
-    language = CYPHER_25 if text.startswith(CYPHER_25) else "CYPHER"
-    return f"{language} replan=skip {text.removeprefix(CYPHER_25)}"
+    return f"CYPHER replan=skip {text}"
 
 
 class ClientTransaction:
@@ -249,7 +247,8 @@ class GraphClient:
     ) -> list[neo4j.Record]:
         """Run a statement that commits by itself, without a limit of its own: schema, clearing."""
         with self._session(neo4j.WRITE_ACCESS) as session:
-            return list(session.run(neo4j.Query(text, timeout=timeout_s), log_safe(parameters)))
+            query = neo4j.Query(planned_once(text), timeout=timeout_s)
+            return list(session.run(query, log_safe(parameters)))
 
     def settle(
         self, stage: str, partitions: Iterable[int], *, timeout_ms: int | None = None

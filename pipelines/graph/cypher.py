@@ -10,13 +10,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
-from pipelines.graph.patterns import edges_of_pair, key_pattern, node_by_key
+from pipelines.graph.patterns import edges_of_pair, key_pattern, node_by_key, node_with_key
 from projections.identity import Key
 from projections.operation_rules import edge_values, node_values
 from projections.operations import MergeEdge, Operations, SetEdge
 from projections.schema import (
     CHANGE,
     CHECKPOINT,
+    DEAD_LETTER,
     DECIDED_AT,
     EDGES,
     FEED,
@@ -434,7 +435,8 @@ def name_statements() -> list[Statement]:
 
 # Neo4j is read-committed: a test before the lock does not fence, two transactions would both pass
 # it. SET takes the lock first, WITH puts the test behind it.
-_LOCK = "MATCH (c:Checkpoint {stage: $stage, partition: $partition}) SET c.lock = true WITH c "
+_OF_PARTITION = "stage: $stage, partition: $partition"
+_LOCK = f"{node_with_key('c', CHECKPOINT, _OF_PARTITION)} SET c.lock = true WITH c "
 ADVANCE = (
     f"{_LOCK}WHERE c.generation = $generation AND c.position = $position "
     "AND c.fold_version = $fold_version "
@@ -477,11 +479,10 @@ CREATE_DEAD_LETTER = (
     "d.reason = $reason, d.attempts = $attempts"
 )
 DELETE_DEAD_LETTERS = (
-    "UNWIND $seqs AS seq "
-    "MATCH (d:DeadLetter {stage: $stage, partition: $partition, seq: seq}) DELETE d"
+    f"UNWIND $seqs AS seq {node_with_key('d', DEAD_LETTER, f'{_OF_PARTITION}, seq: seq')} DELETE d"
 )
 DELETE_LATER_DEAD_LETTERS = (
-    "MATCH (d:DeadLetter {stage: $stage, partition: $partition}) WHERE d.seq > $seq DELETE d"
+    f"{node_with_key('d', DEAD_LETTER, _OF_PARTITION)} WHERE d.seq > $seq DELETE d"
 )
 
 # -- the change feed -------------------------------------------------------------------------------
@@ -508,7 +509,7 @@ TELL = (
 lock. As with checkpoints the lock comes first, so numbers have no gaps and rise in the order of the
 commits."""
 HOLD_CHAINS = (
-    f"UNWIND $chains AS chain CALL (chain) {{ MATCH (f:{FEED.label} {{name: chain}}) "
+    f"UNWIND $chains AS chain CALL (chain) {{ {node_with_key('f', FEED, 'name: chain')} "
     "SET f.lock = true REMOVE f.lock } IN TRANSACTIONS OF 1 ROW"
 )
 """Waits until the commits of the newest changes are over; of one at a time, so that who waits for

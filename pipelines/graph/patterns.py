@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from projections.schema import NodeRow
-
-CYPHER_25: Final = "CYPHER 25 "
-"""Begins a text in the newer version of the language, which alone can search within a tenant."""
 
 
 def key_pattern(names: Sequence[str], rows: str, first: int = 0) -> str:
@@ -29,10 +25,25 @@ def index_seek(variable: str, row: NodeRow, index: Sequence[str] = ()) -> str:
     return f"USING INDEX SEEK {variable}:{row.label}({', '.join(index or row.key)})"
 
 
+def node_with_key(variable: str, row: NodeRow, key: str) -> str:
+    """Cypher for the node with a key, as the inside of a pattern's braces; see `index_seek`."""
+    return f"MATCH ({variable}:{row.label} {{{key}}}) {index_seek(variable, row)}"
+
+
 def node_by_key(variable: str, row: NodeRow, rows: str, first: int = 0) -> str:
     """Cypher for the node whose key stands in consecutive places of a row; see `index_seek`."""
-    pattern = f"({variable}:{row.label} {{{key_pattern(row.key, rows, first)}}})"
-    return f"MATCH {pattern} {index_seek(variable, row)}"
+    return node_with_key(variable, row, key_pattern(row.key, rows, first))
+
+
+def edges_at(variable: str, type_: str, end: str, *, leaves: bool) -> str:
+    """Cypher for the edges `r` that leave a node found before, or lead to it, and their other ends.
+
+    A question of its own, behind which the other end is tested: tested in the pattern, as its key
+    is told or sorted by, all nodes of its label may be read in that order, and each looked at for
+    the one that was found.
+    """
+    edge = f"-[r:{type_}]->" if leaves else f"<-[r:{type_}]-"
+    return f"CALL ({variable}) {{ MATCH ({variable}){edge}({end}) RETURN r, {end} }}"
 
 
 def edges_of_pair(type_: str, row: str, where: str = "") -> str:

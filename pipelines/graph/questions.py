@@ -16,9 +16,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from pipelines.graph.patterns import CYPHER_25, edges_of_pair, index_seek, key_pattern, node_by_key
+from pipelines.graph.patterns import (
+    edges_of_pair,
+    index_seek,
+    key_pattern,
+    node_by_key,
+    node_with_key,
+)
 from pipelines.graph.rows import Counts, End
 from projections.schema import (
+    CHECKPOINT,
+    CYPHER_25,
     EDGES,
     EVENT,
     NODES,
@@ -343,8 +351,9 @@ def nearest_text(label: str, names: Names, k: int, *, filtered: bool) -> str:
     """
     row = NODES[label]
     tenant, own_id = row.key
-    language = CYPHER_25 if filtered else ""
+    language = ""
     if filtered:
+        language = CYPHER_25
         search = (
             f"MATCH (n:{label}) SEARCH n IN (VECTOR INDEX {vector_index(row)} FOR r[2] "
             f"WHERE n.{tenant} = r[0] LIMIT {k + 1}) SCORE AS found "
@@ -597,8 +606,8 @@ READ_CHECKPOINTS = (
 )
 HOLD_CHECKPOINTS = (
     "UNWIND $partitions AS partition CALL (partition) { "
-    "MATCH (c:Checkpoint {stage: $stage, partition: partition}) SET c.lock = true REMOVE c.lock "
-    "} IN TRANSACTIONS OF 1 ROW"
+    f"{node_with_key('c', CHECKPOINT, 'stage: $stage, partition: partition')} "
+    "SET c.lock = true REMOVE c.lock } IN TRANSACTIONS OF 1 ROW"
 )
 """Waits until the commits that moved them are over: Neo4j shows the parts of a commit one by one, a
 checkpoint some milliseconds before its index finds the nodes. Of one at a time, so that who waits

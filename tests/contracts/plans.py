@@ -7,9 +7,7 @@ from typing import Any, Final
 
 import neo4j
 
-from pipelines.graph.patterns import CYPHER_25
 from pipelines.graph.reads import entities, events, facts, walk
-from projections.schema import EDGE_CAPS
 
 SCANS = {"AllNodesScan", "NodeByLabelScan", "PartitionedAllNodesScan"}
 SORTS = {"Sort", "PartialSort", "Top", "PartialTop"}
@@ -19,10 +17,8 @@ def operators(
     driver: neo4j.Driver, text: str, parameters: Mapping[str, Any]
 ) -> list[tuple[str, str]]:
     """Kind and details of each operator of a plan."""
-    language = CYPHER_25 if text.startswith(CYPHER_25) else ""
-    explained = f"{language}EXPLAIN {text.removeprefix(CYPHER_25)}"
     with driver.session() as session:
-        plan = session.run(explained, dict(parameters)).consume().plan
+        plan = session.run(f"EXPLAIN {text}", dict(parameters)).consume().plan
     assert plan is not None
     return list(walk_plan(plan))
 
@@ -34,7 +30,7 @@ def walk_plan(plan: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield from walk_plan(child)
 
 
-_BEGINS = ("MATCH", "UNWIND", "CALL")
+_CLAUSES = ("MATCH", "UNWIND", "CALL")
 """A text that begins otherwise is a part of others."""
 
 
@@ -43,17 +39,17 @@ def _reads() -> Iterator[tuple[str, str]]:
         for name, text in vars(module).items():
             texts = text if isinstance(text, dict) else {None: text}
             for kind, one in texts.items():
-                asks = isinstance(one, str) and one.strip().startswith(_BEGINS)
+                asks = isinstance(one, str) and one.strip().startswith(_CLAUSES)
                 if name[0] != "_" and asks and "$tenant" in one:
                     yield (name if kind is None else f"{name} {kind}"), one
 
 
-READS: Final = dict(_reads())
+READS: Final = dict(sorted(_reads()))
 """What readers ask of a tenant, by name."""
 ASKED: Final[Mapping[str, Any]] = {
-    **dict.fromkeys(("tenant", "session_id", "user_id", "of", "id", "name", "type", "after"), "x"),
+    **dict.fromkeys(("tenant", "session_id", "user_id", "id", "name", "type", "after"), "x"),
     **dict.fromkeys(("kind", "scope_id", "place", "last"), "x"),
-    **dict.fromkeys(("fetched", "limit", "most", "at", "now", "began", "per_entity"), 1),
+    **dict.fromkeys(("fetched", "limit", "most", "now", "began", "per_entity"), 1),
     **dict.fromkeys(("first_ms", "last_ms", "since"), 1),
     **{key: ["x"] for key in ("ids", "seen", "names", "session_ids")},
     **{key: ["x"] for key in ("event_ids", "entity_ids", "summary_ids", "community_ids")},
@@ -67,6 +63,5 @@ ASKED: Final[Mapping[str, Any]] = {
     "vector": [0.05] * 384,
     "among": {"x": True},
     "told": {"x": True},
-    "caps": EDGE_CAPS,
 }
 """Of each parameter one that there may be."""

@@ -205,6 +205,10 @@ BY_INDEX = {
 BY_KEY: dict[str, str] = {
     "advance": cypher.ADVANCE,
     "lock": cypher.LOCK,
+    "hold checkpoints": questions.HOLD_CHECKPOINTS,
+    "hold chains": cypher.HOLD_CHAINS,
+    "delete letters": cypher.DELETE_DEAD_LETTERS,
+    "delete later letters": cypher.DELETE_LATER_DEAD_LETTERS,
     **{f"nodes {label}": questions.nodes_text(label, ()) for label in NODES},
     **{
         f"lock {label}{' making' if make else ''}": questions.lock_nodes_text(label, (), make=make)
@@ -300,6 +304,10 @@ PARAMETERS: dict[str, Any] = {
     "rows": [["t", "e", "x", "y", 0, "v", 0, []] + ["x"] * 40],
     "sessions": [["t", "s"]],
     "keys": [["t", "e"]],
+    "chains": ["x"],
+    "partitions": [0],
+    "seqs": [0],
+    "seq": 0,
     "place": ["x"] * 4,
     "lower": {"occurred_at": 0},
     "upper": {"occurred_at": 0},
@@ -338,8 +346,7 @@ def planned(request: pytest.FixtureRequest, neo4j_graph: Neo4jGraph) -> Neo4jGra
     if request.param == "filled":
         written(neo4j_graph, *(node(n, session_id=f"s-{n % 5}") for n in range(1, 300)))
         _mention(neo4j_graph, 3_000)
-        neo4j_graph.client.write("CALL db.resampleOutdatedIndexes()")
-    neo4j_graph.client.write("CALL db.clearQueryCaches()")
+    neo4j_graph.client.write("CALL db.prepareForReplanning(60)")
     return neo4j_graph
 
 

@@ -68,7 +68,7 @@ def hub(driver: neo4j.Driver) -> Iterator[neo4j.Driver]:
 def test_what_a_hub_costs_is_bounded(hub: neo4j.Driver, name: str, viewer: str) -> None:
     viewed = VIEWERS[viewer]
     text = in_scope(READS[name], then=viewed.until is not None)
-    parameters = {**ASKED, "at": HUB_MENTIONS, "limit": 51, **viewed.parameters()}
+    parameters = {**ASKED, "limit": 51, **viewed.parameters()}
     with hub.session() as session:
         profile = session.run(f"PROFILE {text}", {QUESTION: parameters}).consume().profile
     assert profile is not None

@@ -1,7 +1,8 @@
 """What browsing asks the graph: lists of entities, one with its events, summaries and episodes.
 
 Pages go on from where the last one ended, by the values they are sorted by: what comes or goes
-meanwhile neither repeats nor hides anything else. Every question has the tenant in its key.
+meanwhile neither repeats nor hides anything else. Every question begins at
+nodes of the tenant.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from neo4j.time import DateTime
 from consolidation.summary_payloads import Scope as SummaryScope
 from consolidation.summary_payloads import summary_ids_seen
 from enrichment.names import components
-from pipelines.graph.patterns import index_seek
+from pipelines.graph.patterns import edges_at, index_seek
 from pipelines.graph.reader import GraphNode, node_columns
 from pipelines.graph.reads.facts import (
     BY_NAME,
@@ -145,12 +146,10 @@ WITH DISTINCT t
 RETURN {node_columns("t", TRAIT)} AS node
 ORDER BY t.session_count DESC, t.strength DESC, t.trait_id
 """
-# Members are asked for apart: else, as an answer is sorted by their key, all entities of the tenant
-# may be read in that order, and each looked at for the community.
 _IN_COMMUNITY = f"""
 {match_by_id("c", COMMUNITY, "$id")}
 WHERE {visible(COMMUNITY, "c")}
-CALL (c) {{ MATCH (c)<-[:{MEMBER_OF.type}]-(n) RETURN n }}
+{edges_at("c", MEMBER_OF.type, "n", leaves=False)}
 WITH n WHERE n:{ENTITY.label} AND n.tenant = $tenant"""
 MEMBERS: Final = f"""{_IN_COMMUNITY} AND n.entity_id > $after
 WITH n WHERE {IS_KNOWN}

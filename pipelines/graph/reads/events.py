@@ -1,6 +1,6 @@
 """Events that a viewer may see: by id, of a session, beside each other, and their words.
 
-Every question has the tenant in the key of its patterns and goes by a key or an index.
+Every question begins at nodes of the tenant, by a key or an index that it names.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
+from pipelines.graph.patterns import edges_at
 from pipelines.graph.reader import (
     EVENT_COLUMNS,
     GraphEdge,
@@ -45,7 +46,7 @@ def _edges_between(rows: Sequence[EdgeRow]) -> str:
 UNWIND $ids AS id
 {match_by_id("a", EVENT)}
 WHERE {visible(EVENT, "a")}
-CALL (a) {{ MATCH (a)-[r:{types}]->(e) RETURN r, e }}
+{edges_at("a", types, "e", leaves=True)}
 WITH a, r, e
 WHERE e:{EVENT.label} AND e.tenant = $tenant AND e.event_id IN $ids AND {visible(EVENT, "e")}
 RETURN type(r) AS type, a.event_id AS source, e.event_id AS target, properties(r) AS properties

@@ -1,6 +1,6 @@
 """What a recall of facts asks the graph: entities by their names, who is the same, their facts.
 
-Every question has the tenant in the key of its patterns and goes by a key or an index. Lists of
+Every question begins at nodes of the tenant, by a key or an index that it names. Lists of
 ids are asked 490 at a time (S2, SA-INV-09).
 """
 
@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from enrichment.names import edges_of_sameness
 from pipelines.graph.fulltext import found_text, lucene_query
-from pipelines.graph.patterns import index_seek
+from pipelines.graph.patterns import edges_at, index_seek
 from pipelines.graph.reader import node_columns
 from pipelines.graph.reads.scope import (
     MAX_SCANNED,
@@ -56,7 +56,7 @@ def _name(variable: str) -> str:
 
 _TYPE = "coalesce({0}.corrected_type, {0}.entity_type)"
 BY_NAME: Final = index_seek("n", ENTITY, ENTITY.indexes[0])
-"""Entities in the order of their canonical names."""
+"""By their canonical names, or in their order."""
 IS_KNOWN: Final = visible(ENTITY, "n")
 """Of an entity that the viewer knows, by an event or a fact."""
 ENTITY_NODE: Final = node_columns(
@@ -140,9 +140,7 @@ MATCH (n)-[s:{SAME_AS.type}]-(o:{ENTITY.label} {{tenant: $tenant}})
 WHERE {SAME_HOLDS} AND {visible(ENTITY, "n")} AND {visible(ENTITY, "o")}
 RETURN id AS one, o.entity_id AS other
 """
-# An event's label and tenant are asked for behind the edge: else, as its key is told, all events of
-# the tenant may be read by it, and each looked at for the entity.
-_MENTIONS = f"""MATCH (n)<-[:{REFERENCES.type}]-(e) WITH e LIMIT {MAX_MENTIONS}
+_MENTIONS = f"""{edges_at("n", REFERENCES.type, "e", leaves=False)} WITH e LIMIT {MAX_MENTIONS}
   WHERE e:{EVENT.label} AND e.tenant = $tenant AND {visible(EVENT, "e")}"""
 NEWEST_MENTIONS: Final = f"""
 UNWIND $ids AS id

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any, Final, NamedTuple, Protocol
 
-from pipelines.graph.patterns import index_seek
+from pipelines.graph.patterns import index_seek, node_with_key
 from pipelines.graph.rows import ids_by_label
 from projections.events import EVERYONE
 from projections.identity import SEPARATOR, Position
@@ -110,8 +110,7 @@ def operator_scope(tenant: str, now_ms: int) -> Scope:
 
 def match_by_id(variable: str, row: NodeRow, own_id: str = "id") -> str:
     """Matches a node of the tenant by its own id, an expression; see `index_seek`."""
-    pattern = f"({variable}:{row.label} {{tenant: $tenant, {row.key[1]}: {own_id}}})"
-    return f"MATCH {pattern} {index_seek(variable, row)}"
+    return node_with_key(variable, row, f"tenant: $tenant, {row.key[1]}: {own_id}")
 
 
 def summaries_of(variable: str, session_id: str) -> str:

@@ -1,6 +1,6 @@
 """The edges that a walk and a question for causes follow, and what answers show of the graph.
 
-Every question has the tenant in the key of its patterns, goes by a key or an index, and is bounded
+Every question begins at nodes of the tenant, by a key or an index that it names, and is bounded
 before it sorts.
 """
 
@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from consolidation.payloads import CAUSE
 from enrichment.event_kinds import EventKind
-from pipelines.graph.patterns import index_seek
+from pipelines.graph.patterns import edges_at, index_seek
 from pipelines.graph.reader import (
     EVENT_COLUMNS,
     GraphEdge,
@@ -228,13 +228,10 @@ UNWIND $ids AS id
 WHERE {visible(EVENT, "a")}
 WITH id, a.session_id AS session_id
 {summaries_of("p", "session_id")} AND {visible(SUMMARY, "p")}
-CALL (id, p) {{
-  MATCH (p)-[r:{LINKED_TO.type}]->(s)
-  WHERE r.reason = '{CAUSE}' AND r.effect_event_id = id
-  RETURN r, s
-}}
+{edges_at("p", LINKED_TO.type, "s", leaves=True)}
 WITH id, r, s
-WHERE s:{SUMMARY.label} AND s.tenant = $tenant AND {visible(SUMMARY, "s")}
+WHERE r.reason = '{CAUSE}' AND r.effect_event_id = id
+  AND s:{SUMMARY.label} AND s.tenant = $tenant AND {visible(SUMMARY, "s")}
 {match_by_id("e", EVENT, "r.cause_event_id")}
 WHERE {visible(EVENT, "e")}
 WITH DISTINCT id, e, r.score AS confidence, r.evidence AS evidence, r.event_id AS decided_by
