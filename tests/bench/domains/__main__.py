@@ -66,6 +66,8 @@ OWN: Final = (
     "itdesk",
     "webpilot",
     "plantops",
+    "farmcoop",
+    "eventcrew",
 )
 KEPT_APART: Final = (
     "clinic",
@@ -85,6 +87,8 @@ KEPT_APART: Final = (
     "itdesk",
     "webpilot",
     "plantops",
+    "farmcoop",
+    "eventcrew",
 )
 """Nothing of these is learned from."""
 LEARNED_FROM: Final = tuple(name for name in OWN if name not in KEPT_APART)

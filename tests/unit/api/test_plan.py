@@ -190,6 +190,7 @@ PHRASINGS: dict[Operator, tuple[str, ...]] = {
         "Give me a tally of the times the scanner rejected a badge.",
         "The lift got stuck between two floors - qty?",
         "tally pls, the lift stuck between two floors",
+        "State the frequency: the lift stuck between two floors.",
     ),
     Operator.USERS: (
         "Register of all parties who asked for a second key?",
