@@ -121,6 +121,11 @@ def words_of(node: Node, shown: Shown) -> str:
     return said_by(node, shown).removeprefix(f"{node.attributes.get('speaker')}: ")
 
 
+def names_user(field: Field, shown: Shown) -> bool:
+    """Whether the value of a field is the id of the user whose event it is of."""
+    return field.value == shown.events[field.node_id].attributes.get("user_id")
+
+
 def fields_of(node: Node, shown: Shown) -> list[Field]:
     """The fields of an event, those of the surface before nested ones.
 

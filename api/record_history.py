@@ -20,6 +20,7 @@ from api.record_fields import (
     has_identifier,
     identifiers_in,
     is_echo,
+    names_user,
     occurred_at,
     of_meant_row,
     outcomes_of,
@@ -199,7 +200,9 @@ def history(first: Field, plan: Plan, shown: Shown) -> Sequence[Stated]:
         if key is not None and not any(_is_same(field, key) for field in (*fields, *beside)):
             continue
         same = _called_alike(first, fields)
-        if same is not None and (not goes_on or same.words == first.words):
+        if same is None or names_user(same, shown) != names_user(first, shown):
+            continue
+        if not goes_on or same.words == first.words:
             stated[node.node_id] = Stated(same.value, node.node_id, occurred_at(node), same.former)
     return sorted(stated.values(), key=attrgetter("at"))
 

@@ -14,6 +14,7 @@ from api.record_fields import (
     fields_of,
     is_echo,
     is_one_of_several,
+    names_user,
     occurred_at,
     of_meant_row,
     said_by,
@@ -146,7 +147,8 @@ def _stated(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
     attributes = [_attribute(plan.topic)]
     if noun := noun_asked(plan.timeless):  # "which address had we on file"
         attributes.append(noun)
-    fields = [*asked_fields(plan, evidence, shown)]
+    # Who somebody is says what they have only where nothing else does: `holding: <their id>`.
+    fields = sorted(asked_fields(plan, evidence, shown), key=lambda one: names_user(one, shown))
     if _WHERE.match(plan.timeless):  # "placed: yes" is no place
         fields = [field for field in fields if field.value.lower() not in FLAGS]
     told = (called(meanings(name), fields, plan) for name in attributes)

@@ -30,7 +30,12 @@ def node(name: str, kind: str = "result", tool: str | None = None, **fields: Any
         Node,
         node_id=name,
         type=EVENT.label,
-        attributes={**given, "speaker": fields.get("speaker"), "parent_event_id": None},
+        attributes={
+            **given,
+            "speaker": fields.get("speaker"),
+            "parent_event_id": None,
+            "user_id": fields.get("user"),
+        },
         provenance=partly(NodeProvenance, session_id=name, occurred_at=at),
         scores=partly(Scores, relevance_score=0.9),
     )
@@ -244,6 +249,15 @@ def test_how_long_it_took_is_what_its_record_says() -> None:
 def test_of_a_list_without_a_named_row_none_is_the_answer() -> None:
     given = shown((node("one"), "arms.arm: early\narms.rate: 3\narms.arm: late\narms.rate: 4"))
     assert read("Which arm won the trial?", given) is None
+
+
+def test_who_somebody_is_is_not_what_they_have() -> None:
+    amended = node("call", kind="call", tool="parcels.amend", user="M-7", at=DAYS[1])
+    found = node("found", tool="registry.farm", user="M-7", at=DAYS[0])
+    call, record = (amended, "farm: M-7\nuse: rye"), (found, "member: M-7\nfarm: AT 38573")
+    assert read("What is the farm number of Ann?", shown(call, record)) == "AT 38573"
+    assert read("What is the member number of Ann?", shown(call, record)) == "M-7"
+    assert read("What is the farm number of Ann?", shown(call)) == "M-7"
 
 
 def test_what_something_is_somebody_may_have_said() -> None:
