@@ -102,7 +102,8 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
             r"^\W*(?:[^?:]{1,40}:\s*)?(?:(?:total|number|count|tally)\s+of\s+)?(?:the\s+|all\s+)?(?:times|occasions|occurrences|instances)(?:\s+(?:on\s+(?:file|record)|so\s+far))?\s+(?:(?:in|on|at)\s+which|when|where|that)",
             r"count\s+(?:how\s+(?:often|many(?:\s+times)?)|the\s+(?:times|number|occurrences|cases)|all|every|up)?(?:\s+(?:that|of))?",
             r"how\s+many(?=\s+\w+(?:\s+(?:have|has|had))?\s+(?:failed|went\s+wrong|did\s+not\s+work)\b)",
-            rf"^\W*(?:(?:state|give|quote|report|tell)\s+(?:me\s+|us\s+)?)?{_COUNT}(?:,?\s+(?:please|pls|plz))?\s*[,:](?=(?:\s+\S+){{4}})",
+            rf"^\W*(?:{_COUNT}(?:,?\s+(?:please|pls|plz))?\s*[,:](?=(?:\s+\S+){{4}})|"
+            rf"(?:state|give|report)\s+(?:me\s+|us\s+)?the\s+(?:tally|count|frequency)\s*:(?=(?:\s+\S+)+?\s+{_HAPPENED}\b))",
             rf"^(\S+(?:\s+\S+){{3,}}?)\s*[,:;.\u2013\u2014-]+\s+{_COUNT}(?:,?\s+(?:please|pls|plz))?\W*$",
             rf"^(.+?\b{_HAPPENED}\b.+?)\s*[,:;.\u2013\u2014-]+\s+qty\W*$",  # of what happened, not of what is ordered
             r"how\s+many\s+(?:failures|errors|attempts|failed\s+\w+|calls|incidents|cases|occurrences|outages|retries|crashes|time-?outs)",

@@ -487,7 +487,8 @@ DELETE_LATER_DEAD_LETTERS = (
 
 # -- the change feed -------------------------------------------------------------------------------
 
-_IDENTITY = f"(i:{FEED.label} {{name: 'identity'}})"
+_FEED_ITSELF = "name: 'identity'"
+_IDENTITY = node_with_key("i", FEED, _FEED_ITSELF)
 """No transaction that folds locks it."""
 _CHAIN = f"(f:{FEED.label} {{name: $chain}})"
 _CHAINS = f"(f:{FEED.label}) USING INDEX f:{FEED.label}(name) WHERE f.name IS NOT NULL"
@@ -519,16 +520,18 @@ HOLD = (
     "SET h.lock = true REMOVE h.lock"
 )
 """Waits for whoever holds a name; its node, beside the chains, has no number and stays."""
-CLOSE_FEED = f"MATCH {_IDENTITY} REMOVE i.identity"
-ENSURE_FEED = f"MERGE {_IDENTITY} SET i.identity = coalesce(i.identity, randomUUID())"
-RENEW_FEED = f"MERGE {_IDENTITY} SET i.identity = randomUUID()"
+CLOSE_FEED = f"{_IDENTITY} REMOVE i.identity"
+ENSURE_FEED = (
+    f"MERGE (i:{FEED.label} {{{_FEED_ITSELF}}}) SET i.identity = coalesce(i.identity, randomUUID())"
+)
+RENEW_FEED = f"MERGE (i:{FEED.label} {{{_FEED_ITSELF}}}) SET i.identity = randomUUID()"
 READ_FEED = (
-    f"MATCH {_IDENTITY} WHERE i.identity IS NOT NULL WITH i.identity AS identity "
+    f"{_IDENTITY} WHERE i.identity IS NOT NULL WITH i.identity AS identity "
     f"OPTIONAL MATCH {_CHAINS} AND f.number IS NOT NULL "
     "RETURN identity, collect([f.name, f.number]) AS chains"
 )
 READ_CHANGES = (
-    f"MATCH {_IDENTITY} WHERE i.identity IS NOT NULL WITH i.identity AS identity "
+    f"{_IDENTITY} WHERE i.identity IS NOT NULL WITH i.identity AS identity "
     f"OPTIONAL MATCH {_CHAINS} AND f.number IS NOT NULL "
     "WITH identity, f.name AS chain, $numbers[f.name] AS after, f.number AS newest "
     "WITH identity, count(after) AS known, collect(CASE WHEN newest <> coalesce(after, 0) "

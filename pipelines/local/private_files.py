@@ -13,9 +13,9 @@ lost, and it is told when they are damaged.
 from __future__ import annotations
 
 import fcntl
-import glob
 import json
 import os
+import re
 import shutil
 import sqlite3
 import time
@@ -42,38 +42,48 @@ def open_private(path: Path, mode: Literal["ab", "wb"]) -> IO[bytes]:
 
 
 @contextmanager
-def written_whole(path: Path) -> Iterator[IO[bytes]]:
+def written_whole(path: Path, *, is_large: bool = False) -> Iterator[IO[bytes]]:
     """A file for its user alone that is there once all of it is on the disk.
 
     Whatever is raised meanwhile leaves what was there before, and no part of the new one; of a
-    process that is killed a part stays, see `remove_unfinished`.
+    process that is killed a part stays.
+
+    Args:
+        path: of the file.
+        is_large: such parts of it are removed first, once they are a minute old.
 
     Raises:
         OSError: it cannot be written; no space is left.
     """
     new = path.with_name(f".{path.name}.{os.getpid()}.new")
     new.unlink(missing_ok=True)
+    if is_large:
+        _remove_unfinished(path)
     try:
         with open_private(new, "wb") as out:
-            with suppress(OSError):  # some network file systems lock nothing
-                fcntl.flock(out, fcntl.LOCK_EX)
+            if is_large:
+                with suppress(OSError):  # some network file systems lock nothing
+                    fcntl.flock(out, fcntl.LOCK_EX)
             yield out
             out.flush()
             os.fsync(out.fileno())
-        new.replace(path)
+            new.replace(path)  # while it is locked
     except BaseException:
         new.unlink(missing_ok=True)
         raise
 
 
 _UNFINISHED_S: Final = 60.0
-"""Age of a file that nobody has locked, from which on it is nobody's: not just about to be."""
+"""Age of a part that nobody has locked, from which on it is nobody's: not just about to be."""
 
 
-def remove_unfinished(path: Path) -> None:
-    """Remove what killed processes left of this file; what one is writing stays."""
-    for new in path.parent.glob(f".{glob.escape(path.name)}.*.new"):
-        with suppress(OSError), new.open("rb") as left:  # locked, or gone
+def _remove_unfinished(path: Path) -> None:
+    """Remove what killed processes left of a large file; what one is writing stays."""
+    ours = re.compile(rf"\.{re.escape(path.name)}\.\d+\.new")
+    for new in path.parent.glob(".*.new"):
+        if ours.fullmatch(new.name) is None:
+            continue
+        with suppress(OSError), new.open("r+b") as left:  # locked, or gone
             fcntl.flock(left, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if time.time() - new.stat().st_mtime > _UNFINISHED_S:
                 new.unlink()

@@ -77,7 +77,7 @@ def steps_of_reads(driver: neo4j.Driver) -> dict[tuple[str, bool], Steps]:
 
 def test_reads_go_by_the_same_indexes_however_full_the_graph_is(neo4j_graph: Neo4jGraph) -> None:
     driver = neo4j_graph.client.driver
-    assert len(READS) == 54
+    assert len(READS) >= 54  # none is lost where they are gathered
     empty = steps_of_reads(driver)
     driver.execute_query(FILL, events=2_000)
     filled = steps_of_reads(driver)

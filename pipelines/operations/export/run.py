@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any, Final, NamedTuple, cast
 
 from pipelines.ledger.command_notes import Progress
-from pipelines.local.private_files import remove_unfinished, written_whole
+from pipelines.local.private_files import written_whole
 from pipelines.operations.export.events import (
     ExportReport,
     Format,
@@ -161,8 +161,7 @@ def _opened(file: Path) -> Iterator[IO[bytes]]:
     file = file.resolve()
     if file.exists() and not file.is_file():
         raise OSError(0, "not a regular file (- is standard output)")
-    remove_unfinished(file)
-    with written_whole(file) as plain:
+    with written_whole(file, is_large=True) as plain:
         if file.suffix != ".gz":
             yield plain
             return

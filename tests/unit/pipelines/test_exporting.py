@@ -236,7 +236,7 @@ _HALF = """
 import sys
 from pathlib import Path
 from pipelines.local.private_files import written_whole
-with written_whole(Path(sys.argv[1])) as out:
+with written_whole(Path(sys.argv[1]), is_large=True) as out:
     out.write(b"half")
     out.flush()
     print("written", flush=True)
@@ -262,13 +262,18 @@ def test_what_a_killed_export_left_goes_with_the_next_one(world: World, tmp_path
         (under_way,) = tmp_path.glob(f".*.{process.pid}.new")
         killed = [path for path in tmp_path.iterdir() if path != under_way]
         assert len(killed) == 2
+        of_others = [tmp_path / f".{file.name}{end}" for end in (".old.new", ".gz.1.new")]
+        for path in of_others:
+            path.touch()
+        for path in (*killed, *of_others, under_way):
+            os.utime(path)
         written(world, file, Format.EVENTS)
-        assert {*killed, under_way} < set(tmp_path.iterdir())  # they were written just now
-        for path in (*killed, under_way):
+        assert {*killed, *of_others, under_way} < set(tmp_path.iterdir())  # they are new
+        for path in (*killed, *of_others, under_way):
             os.utime(path, (0, 0))
         written(world, file, Format.EVENTS)
-        of_another = [path for path in killed if "another" in path.name]
-        assert sorted(tmp_path.iterdir()) == sorted([file, under_way, *of_another])
+        of_others += [path for path in killed if another.name in path.name]
+        assert sorted(tmp_path.iterdir()) == sorted([file, under_way, *of_others])
 
 
 @pytest.mark.parametrize(
