@@ -148,7 +148,7 @@ def _stated(plan: Plan, evidence: list[str], shown: Shown) -> Value | None:
     if noun := noun_asked(plan.timeless):  # "which address had we on file"
         attributes.append(noun)
     # Who somebody is says what they have only where nothing else does: `holding: <their id>`.
-    fields = sorted(asked_fields(plan, evidence, shown), key=lambda one: names_user(one, shown))
+    fields = sorted(asked_fields(plan, evidence, shown), key=lambda field: names_user(field, shown))
     if _WHERE.match(plan.timeless):  # "placed: yes" is no place
         fields = [field for field in fields if field.value.lower() not in FLAGS]
     told = (called(meanings(name), fields, plan) for name in attributes)
