@@ -200,11 +200,25 @@ def history(first: Field, plan: Plan, shown: Shown) -> Sequence[Stated]:
         if key is not None and not any(_is_same(field, key) for field in (*fields, *beside)):
             continue
         same = _called_alike(first, fields)
-        if same is None or names_user(same, shown) != names_user(first, shown):
+        if same is None or _only_names_user(same, first, shown):
             continue
         if not goes_on or same.words == first.words:
             stated[node.node_id] = Stated(same.value, node.node_id, occurred_at(node), same.former)
     return sorted(stated.values(), key=attrgetter("at"))
+
+
+def _only_names_user(field: Field, first: Field, shown: Shown) -> bool:
+    """Whether a value is the id of the user whose event it is of, where the first is no such id.
+
+    Who has something changes as other values do: `owner: M-9` becomes `owner: M-7`.
+    """
+    return names_user(field, shown) and _numbered(field.value) != _numbered(first.value)
+
+
+def _numbered(value: str) -> str:
+    """What ids of one sort have in common: all but their numbers; of a name nothing."""
+    named = re.sub(r"\d+", "0", value)
+    return "" if named == value else named
 
 
 def put_right(record: Node, shown: Shown) -> Stated | None:

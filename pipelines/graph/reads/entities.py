@@ -1,8 +1,7 @@
 """What browsing asks the graph: lists of entities, one with its events, summaries and episodes.
 
 Pages go on from where the last one ended, by the values they are sorted by: what comes or goes
-meanwhile neither repeats nor hides anything else. Every question begins at
-nodes of the tenant.
+meanwhile neither repeats nor hides anything else. Every question begins at nodes of the tenant.
 """
 
 from __future__ import annotations

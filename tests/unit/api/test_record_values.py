@@ -260,6 +260,13 @@ def test_who_somebody_is_is_not_what_they_have() -> None:
     assert read("What is the farm number of Ann?", shown(call)) == "M-7"
 
 
+def test_who_has_something_may_be_whose_event_says_so() -> None:
+    first = node("first", tool="lockers.get", user="M-7", at=DAYS[0])
+    later = node("later", tool="lockers.get", user="M-7", at=DAYS[1])
+    given = shown((first, "locker: L-4\nowner: M-9"), (later, "locker: L-4\nowner: M-7"))
+    assert read("What is the owner id of locker L-4?", given) == "M-7"
+
+
 def test_what_something_is_somebody_may_have_said() -> None:
     said = node("said", kind="message", at=DAYS[1])
     given = shown((node("one"), "gauge: G-1"), (said, "bot: The tide error is 0.2, as before."))
